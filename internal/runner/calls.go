@@ -1,0 +1,196 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/perdure/perdure/internal/resource"
+	"github.com/perdure/perdure/internal/sandbox"
+	"github.com/perdure/perdure/internal/session"
+	"github.com/perdure/perdure/internal/tool"
+)
+
+// calls are tool calls that run. Those in the sandbox run one after another, in the order in which the model made them,
+// because a later one may count on an earlier one. Those on the web run beside them.
+type calls struct {
+	cancel context.CancelFunc
+	ids    []string
+	stops  func(ctx context.Context, call string)
+	done   chan callResult // closed when nothing runs any more
+	once   sync.Once
+	// interrupted is closed when the calls are to end.
+	interrupted chan struct{}
+}
+
+type callResult struct {
+	session.Result
+	call    string
+	receipt bool // the sandbox keeps a receipt of it
+}
+
+func (c *calls) finished() <-chan callResult {
+	if c == nil {
+		return nil
+	}
+	return c.done
+}
+
+// stop ends the calls. What they brought so far still arrives.
+func (c *calls) stop(ctx context.Context) {
+	if c == nil {
+		return
+	}
+	c.once.Do(func() {
+		close(c.interrupted)
+		for _, id := range c.ids {
+			c.stops(ctx, id)
+		}
+	})
+}
+
+// wait leaves the calls and waits until nothing of this process runs for them. The sandbox goes on.
+func (c *calls) wait() {
+	if c != nil {
+		c.cancel()
+		for range c.done {
+		}
+	}
+}
+
+// run runs calls that the log holds.
+func (d *drive) run(ctx context.Context, list []session.Call) {
+	ctx, cancel := context.WithCancel(ctx)
+	c := &calls{cancel: cancel, done: make(chan callResult, len(list)), interrupted: make(chan struct{})}
+	d.calls = c
+	var inSandbox, onServer []session.Call
+	a, err := d.loadAgent()
+	for _, call := range list {
+		switch {
+		case err == nil && a.tools.Place(call.Name) == tool.Sandbox:
+			inSandbox = append(inSandbox, call)
+			c.ids = append(c.ids, call.ID)
+		default:
+			onServer = append(onServer, call)
+		}
+	}
+	c.stops = func(ctx context.Context, call string) {
+		if err := d.Sandboxes.Interrupt(ctx, d.lease.Session, call); err != nil && ctx.Err() == nil {
+			d.log.Error("a tool call could not be interrupted", "call", call, "error", err)
+		}
+	}
+	var group sync.WaitGroup
+	if len(inSandbox) > 0 {
+		group.Go(func() { d.runInSandbox(ctx, c, a, inSandbox) })
+	}
+	for _, call := range onServer {
+		group.Go(func() {
+			if r, ok := d.guarded(call, func() (session.Result, bool) { return d.runOnServer(ctx, c, a, call) }); ok {
+				c.done <- callResult{Result: r, call: call.ID}
+			}
+		})
+	}
+	go func() {
+		group.Wait()
+		cancel()
+		close(c.done)
+	}()
+}
+
+// guarded turns a panic of a tool into a result.
+func (d *drive) guarded(call session.Call, run func() (session.Result, bool)) (r session.Result, ok bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.log.Error("a tool panicked", "call", call.ID, "tool", call.Name, "panic", p, "stack", string(debug.Stack()))
+			r, ok = failed("The tool met an internal error; the call may have had effects."), true
+		}
+	}()
+	return run()
+}
+
+func (d *drive) runInSandbox(ctx context.Context, c *calls, a *agent, list []session.Call) {
+	spec, err := d.spec(ctx)
+	for _, call := range list {
+		if err != nil {
+			d.log.Error("the sandbox of the session cannot be described", "error", err)
+			c.done <- callResult{Result: failed("The sandbox could not be prepared, and the call was not run; the server's log says more."), call: call.ID}
+			continue
+		}
+		r, ok := d.guarded(call, func() (session.Result, bool) { return d.runOne(ctx, spec, a, call) })
+		if !ok {
+			return
+		}
+		c.done <- callResult{Result: r, call: call.ID, receipt: true}
+	}
+}
+
+// runOne runs a call in the sandbox. It returns false if this process is told to leave it.
+func (d *drive) runOne(ctx context.Context, spec sandbox.Spec, a *agent, call session.Call) (session.Result, bool) {
+	r, err := d.Sandboxes.Run(ctx, spec, sandbox.Call{
+		ID: call.ID, Tool: call.Name, Input: call.Input, Repeatable: a.tools.Repeatable(call.Name),
+	})
+	var unavailable *sandbox.UnavailableError
+	switch {
+	case err == nil:
+		return result(r.Content, r.IsError), true
+	case ctx.Err() != nil:
+		return session.Result{}, false
+	case errors.Is(err, sandbox.ErrOutcomeUnknown):
+		d.log.Warn("the outcome of a tool call is unknown", "call", call.ID, "tool", call.Name)
+		return failed("The sandbox was lost while this call ran. Its outcome is unknown: it may or may not have had its effects. Check before you repeat it."), true
+	case errors.As(err, &unavailable):
+		return failed("This call was not run: " + unavailable.Error()), true
+	default:
+		d.log.Error("a tool call failed in the sandbox's machinery", "call", call.ID, "tool", call.Name, "error", err)
+		return failed("The sandbox failed, and the outcome of this call is unknown; the server's log says more."), true
+	}
+}
+
+// runOnServer runs a web tool. An interrupt ends it.
+func (d *drive) runOnServer(ctx context.Context, c *calls, a *agent, call session.Call) (session.Result, bool) {
+	if a == nil {
+		return failed("The tools of the session could not be read, and the call was not run; the server's log says more."), true
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-c.interrupted:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	content, isError, cause := d.callWeb(ctx, a, call.Name, call.Input)
+	select {
+	case <-c.interrupted:
+		return failed("Tool execution was interrupted before completion. Please retry."), true
+	default:
+	}
+	if ctx.Err() != nil {
+		return session.Result{}, false
+	}
+	if cause != nil {
+		d.log.Info("a web tool failed", "call", call.ID, "tool", call.Name, "error", cause)
+	}
+	return result(content, isError), true
+}
+
+func (d *drive) callWeb(ctx context.Context, a *agent, name string, input jsontext.Value) (jsontext.Value, bool, error) {
+	settings, err := d.webSettings(ctx, a, name)
+	if err != nil {
+		return session.TextContent("The environment of the session could not be read, and the call was not run."), true, err
+	}
+	if name == resource.WebSearch {
+		r := d.Web.Search(ctx, settings, input)
+		return r.Content, r.IsError, r.Cause
+	}
+	if name == resource.WebFetch {
+		r := d.Web.Fetch(ctx, settings, input)
+		return r.Content, r.IsError, r.Cause
+	}
+	return session.TextContent(fmt.Sprintf("Permission to use %s has been denied.", name)), true, nil
+}
