@@ -3,21 +3,24 @@ package perdure
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/model/price"
+	"github.com/perdure/perdure/internal/model/router"
 	"github.com/perdure/perdure/internal/model/scripted"
 	"github.com/perdure/perdure/internal/session"
 )
 
 // models is all the models of a server, with what they cost.
 type models struct {
-	model.Provider
+	*router.Router
 	catalogue *price.Catalogue
+	log       *slog.Logger
 }
 
-func openModels(_ context.Context, o Options) (*models, error) {
+func openModels(o Options) (*models, error) {
 	catalogue, err := price.Builtin()
 	if err != nil {
 		return nil, err
@@ -31,16 +34,27 @@ func openModels(_ context.Context, o Options) (*models, error) {
 			return nil, fmt.Errorf("perdure: price table %s: %w", o.PricesFile, err)
 		}
 	}
-	library, err := scripted.Builtin()
+	scripts, err := scripted.Builtin()
 	if err != nil {
 		return nil, err
 	}
 	if o.ScriptsDir != "" {
-		if err := library.Load(os.DirFS(o.ScriptsDir)); err != nil {
+		if err := scripts.Load(os.DirFS(o.ScriptsDir)); err != nil {
 			return nil, fmt.Errorf("perdure: load scripts: %w", err)
 		}
 	}
-	return &models{Provider: scripted.New(library), catalogue: catalogue}, nil
+	config := router.Config{Scripts: scripts, Catalogue: catalogue, Default: o.DefaultModel}
+	for _, p := range o.Providers {
+		config.Providers = append(config.Providers, router.ProviderConfig{
+			Name: p.Name, Kind: router.Kind(p.Kind), BaseURL: p.BaseURL, APIKey: model.Secret(p.APIKey),
+			Models: p.Models, DefaultModel: p.DefaultModel,
+		})
+	}
+	r, err := router.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("perdure: model providers: %w", err)
+	}
+	return &models{Router: r, catalogue: catalogue, log: o.Log}, nil
 }
 
 // Cost is the list cost of what a request used.
@@ -63,11 +77,14 @@ func (m *models) Priced(id string) bool {
 	return known != nil && known.Priced()
 }
 
-// List returns the models that are known by name.
-func (m *models) List(context.Context) []model.Info {
-	var list []model.Info
-	for _, known := range m.catalogue.Models() {
-		list = append(list, model.Info{ID: known.ID, DisplayName: known.DisplayName, CreatedAt: known.Released})
+// List returns the models that can be used. Those of a provider that cannot be asked may be missing.
+func (m *models) List(ctx context.Context) []model.Info {
+	list, err := m.Router.List(ctx)
+	if err != nil && ctx.Err() == nil {
+		m.log.Warn("a model provider could not say which models it has", "error", err)
 	}
 	return list
 }
+
+// DefaultModel is the model to use where none is named. It may ask a provider, and then waits for the answer.
+func (s *Server) DefaultModel(ctx context.Context) string { return s.models.Default(ctx) }

@@ -24,6 +24,8 @@ type Options struct {
 	Providers []Provider
 	// ScriptsDir holds scripts of scripted models beside the built-in ones, *.yaml; "" for none.
 	ScriptsDir string
+	// DefaultModel is what DefaultModel answers; "" leaves the choice to the providers.
+	DefaultModel string
 	// PricesFile adds to or replaces entries of the built-in price table; "" for none.
 	PricesFile string
 	// RuntimeCentsPerHour is the list price of an hour of running; 0 takes 8. Negative makes running time free.
@@ -48,8 +50,11 @@ type Provider struct {
 	Kind    string // anthropic | openai
 	BaseURL string // "" takes the kind's own
 	APIKey  string // a secret
-	// Models are the ids that this provider serves, with * as a wildcard; nil takes the kind's usual ones.
+	// Models are the ids that this provider serves, each exact or with an asterisk at its end; nil takes the kind's usual
+	// ones: claude-* of an anthropic provider, everything else of an openai one.
 	Models []string
+	// DefaultModel is the model for agents that name none; "" leaves the choice to the server.
+	DefaultModel string
 }
 
 // Retry bounds the attempts of a model request. Zero fields take the defaults.

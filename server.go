@@ -83,7 +83,7 @@ func Open(ctx context.Context, o Options) (server *Server, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	if s.models, err = openModels(ctx, o); err != nil {
+	if s.models, err = openModels(o); err != nil {
 		return nil, err
 	}
 	guard, err := netguard.New(netguard.Options{Allow: o.AllowNetworks})

@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"strings"
 
@@ -40,13 +41,16 @@ func Heal(value jsontext.Value) (jsontext.Value, error) {
 	decoder := jsontext.NewDecoder(bytes.NewReader(value), lenient)
 	var out bytes.Buffer
 	encoder := jsontext.NewEncoder(&out, lenient)
-	for {
+	for done := false; ; done = decoder.StackDepth() == 0 {
 		token, err := decoder.ReadToken()
-		if err == io.EOF {
+		if done && err == io.EOF {
 			return jsontext.Value(bytes.TrimSuffix(out.Bytes(), []byte("\n"))), nil
 		}
 		if err != nil {
 			return nil, err
+		}
+		if done {
+			return nil, errors.New("there is more than one value")
 		}
 		if token.Kind() == '"' {
 			token = jsontext.String(strings.ToValidUTF8(token.String(), "\uFFFD"))

@@ -77,7 +77,7 @@ func (h *history) check(t *rapid.T) {
 	if got := h.state.CostAt(h.state.At); h.state.Status != session.Running && got != wantCost {
 		t.Fatalf("it cost %v, the sum is %v", got, wantCost)
 	}
-	if len(h.state.Queue) != len(scanned.queued) && h.state.Status != session.Terminated {
+	if len(h.state.Queue) != len(scanned.queued) && h.state.Archived.IsZero() {
 		t.Fatalf("%d messages wait, the log says %d", len(h.state.Queue), len(scanned.queued))
 	}
 	h.checkAction(t)

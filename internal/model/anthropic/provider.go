@@ -30,7 +30,7 @@ type Config struct {
 	// APIKey is sent as x-api-key, AuthToken as a bearer token. A server of one's own may need neither.
 	APIKey    model.Secret
 	AuthToken model.Secret
-	// HTTPClient must have no Timeout, which would end long answers; the default is one that reuses connections.
+	// HTTPClient must have no Timeout, which would end long answers; the default is attempt.NewClient.
 	HTTPClient *http.Client
 	// MaxTokens is used for requests that name no limit of the answer; the default is 32,000.
 	MaxTokens int
@@ -69,7 +69,7 @@ func New(config Config) (*Provider, error) {
 		return nil, fmt.Errorf("the life of the prompt cache must be 5m or 1h, it is %q", config.CacheTTL)
 	}
 	if config.HTTPClient == nil {
-		config.HTTPClient = &http.Client{}
+		config.HTTPClient = attempt.NewClient()
 	}
 	if config.MaxTokens == 0 {
 		config.MaxTokens = 32_000

@@ -26,9 +26,9 @@ var errTooLong = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
 
 // Limits say how patient to be. Zero values stand for the defaults.
 type Limits struct {
-	Idle  time.Duration // the longest time without a byte, also before the answer begins; the default is 2 minutes
-	Quiet time.Duration // the longest time with only signs of life; the default is 10 minutes, for models think unseen
-	Total time.Duration // the longest time for an answer; the default is 1 hour
+	Idle  time.Duration `yaml:"idle"`  // the longest time without a byte, also before the answer begins; the default is 2 minutes
+	Quiet time.Duration `yaml:"quiet"` // the longest time with only signs of life; the default is 10 minutes, since models think unseen
+	Total time.Duration `yaml:"total"` // the longest time for an answer; the default is 1 hour
 }
 
 // WithDefaults returns the limits with the defaults in place of zeros.
@@ -46,6 +46,17 @@ func (l Limits) WithDefaults() Limits {
 
 // Short are limits for a request that asks for no answer of a model, such as a list.
 var Short = Limits{Idle: 30 * time.Second, Quiet: 30 * time.Second, Total: 30 * time.Second}
+
+// NewClient returns an HTTP client for models. It has no time limit, which would end long answers, and follows no
+// redirect: a POST would become a GET, and the header with the key would go along to another host.
+func NewClient() *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 100
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
 
 // Attempt is one attempt.
 type Attempt struct {

@@ -25,7 +25,7 @@ type Config struct {
 	BaseURL string
 	// APIKey is sent as a bearer token. Servers of one's own need none.
 	APIKey model.Secret
-	// HTTPClient must have no Timeout, which would end long answers; the default is one that reuses connections.
+	// HTTPClient must have no Timeout, which would end long answers; the default is attempt.NewClient.
 	HTTPClient *http.Client
 	// DropReasoning keeps the model's earlier reasoning out of requests, for servers that refuse it.
 	DropReasoning bool
@@ -55,7 +55,7 @@ func New(config Config) (*Provider, error) {
 	}
 	config.BaseURL = strings.TrimRight(base.String(), "/")
 	if config.HTTPClient == nil {
-		config.HTTPClient = &http.Client{}
+		config.HTTPClient = attempt.NewClient()
 	}
 	return &Provider{config: config, official: base.Hostname() == "api.openai.com"}, nil
 }

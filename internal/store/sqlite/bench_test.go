@@ -96,3 +96,75 @@ func fileSize(b *testing.B, dir string) int64 {
 	}
 	return info.Size()
 }
+
+// The oldest entry of a long log is the worst case of a search by id.
+func BenchmarkEventByID(b *testing.B) {
+	const entries = 20_000
+	ctx := context.Background()
+	s, err := sqlite.Open(ctx, b.TempDir(), sqlite.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	workspace := s.In("wrkspc")
+	events := make([]session.Event, entries)
+	for i := range events {
+		events[i] = session.Event{Seq: int64(i) + 1, ID: id.New(id.Event), Type: "agent.message", At: time.Now(), Body: make([]byte, 2048)}
+	}
+	err = workspace.Update(ctx, func(w store.Writer) error {
+		return w.CreateSession(store.Session{ID: "sesn", Status: "running", Created: time.Now(), Head: entries}, events)
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, at := range []int{0, entries - 1} {
+		b.Run(fmt.Sprintf("position %d of %d", at+1, entries), func(b *testing.B) {
+			for b.Loop() {
+				err := workspace.View(ctx, func(r store.Reader) error {
+					_, err := r.Event("sesn", events[at].ID)
+					return err
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// Deleting overwrites what is deleted, while other writers wait: some 8 ms for each MB.
+func BenchmarkDeleteSession(b *testing.B) {
+	const entries, payload = 2000, 100 << 10
+	ctx := context.Background()
+	s, err := sqlite.Open(ctx, b.TempDir(), sqlite.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	workspace := s.In("wrkspc")
+	for b.Loop() {
+		b.StopTimer()
+		for head := int64(0); head < entries; head += 100 {
+			err := workspace.Update(ctx, func(w store.Writer) error {
+				if head == 0 {
+					if err := w.CreateSession(store.Session{ID: "sesn", Status: "running", Created: time.Now()}, nil); err != nil {
+						return err
+					}
+				}
+				events := make([]session.Event, 100)
+				for i := range events {
+					events[i] = session.Event{Seq: head + int64(i) + 1, ID: id.New(id.Event), Type: "agent.message", At: time.Now(), Body: make([]byte, payload)}
+				}
+				return w.Append(store.Append{Session: "sesn", Head: head, Events: events})
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.StartTimer()
+		if err := workspace.Update(ctx, func(w store.Writer) error { return w.DeleteSession("sesn") }); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(entries*payload>>20, "MB")
+}

@@ -21,6 +21,7 @@ const (
 // still its caller's or in the hands of the committer, and then its outcome will be told.
 type committer struct {
 	conn     *conn
+	log      logWatch
 	requests chan *request
 	stop     chan struct{}
 	stopped  chan struct{}
@@ -36,8 +37,8 @@ type request struct {
 // size counts the bytes that a batch has been given to write.
 type size int64
 
-func newCommitter(c *conn) *committer {
-	w := &committer{conn: c, requests: make(chan *request), stop: make(chan struct{}), stopped: make(chan struct{})}
+func newCommitter(c *conn, log string) *committer {
+	w := &committer{conn: c, log: logWatch{log, logAlarm}, requests: make(chan *request), stop: make(chan struct{}), stopped: make(chan struct{})}
 	go w.loop()
 	return w
 }
@@ -76,6 +77,7 @@ func (w *committer) loop() {
 			return
 		case r := <-w.requests:
 			w.commit(r)
+			w.log.tend(w.conn)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -39,9 +40,14 @@ func (f *Fault) Unwrap() []error {
 	return []error{f.Cause, f.Err}
 }
 
+// fault makes a Fault of what the driver returned. The end of a caller's context is no fault.
 func fault(doing string, err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	var inner *Fault
+	if errors.As(err, &inner) {
+		return &Fault{Doing: doing, Cause: inner.Cause, Err: inner.Err}
 	}
 	return &Fault{Doing: doing, Cause: cause(err), Err: err}
 }

@@ -76,7 +76,7 @@ const (
 	sqlAddEvent = `INSERT INTO events (session, seq, tag, at, waited, id, thread, type, body, private)
 		VALUES (?1, ?2, ?3, ?4,
 			CASE WHEN ?5 THEN 1
-			     WHEN EXISTS (SELECT 1 FROM events WHERE session = ?1 AND id = ?6 AND waited > 0) THEN 2
+			     WHEN EXISTS (SELECT 1 FROM events INDEXED BY events_that_waited WHERE session = ?1 AND id = ?6 AND waited > 0) THEN 2
 			     ELSE 0 END,
 			?6, ?7, ?8, ?9, ?10)`
 	sqlEventColumns = `SELECT e.seq, e.id, e.thread, e.type, e.at, e.waited = 1, e.body, e.private FROM events e
@@ -84,7 +84,7 @@ const (
 	// The tag is compared in the index; only entries that pass it are read.
 	sqlEvent       = sqlEventColumns + ` AND e.tag = ? AND e.id = ? ORDER BY e.seq DESC LIMIT 1`
 	sqlPublicEvent = `e.body IS NOT NULL AND (e.waited <> 1 OR NOT EXISTS (
-		SELECT 1 FROM events later WHERE later.session = e.session AND later.id = e.id AND later.waited > 0 AND later.seq > e.seq))`
+		SELECT 1 FROM events later INDEXED BY events_that_waited WHERE later.session = e.session AND later.id = e.id AND later.waited > 0 AND later.seq > e.seq))`
 )
 
 // The kinds of folds.

@@ -37,7 +37,7 @@ func TestNoStatementScansATable(t *testing.T) {
 	versions.page("version", false, 10)
 
 	for text, wants := range map[string]string{
-		events.text.String():    "events_by_position events_that_waited sessions_by_workspace",
+		events.text.String():    "events_by_position events_that_waited",
 		down.text.String():      "events_by_position",
 		sessions.text.String():  "sessions_by_workspace",
 		documents.text.String(): "sqlite_autoindex_documents_1",

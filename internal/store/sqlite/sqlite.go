@@ -114,7 +114,7 @@ func Open(ctx context.Context, dir string, options Options) (_ *Store, err error
 	for range s.size {
 		s.readers <- nil
 	}
-	s.committer = newCommitter(writer)
+	s.committer = newCommitter(writer, path+"-wal")
 	return s, nil
 }
 

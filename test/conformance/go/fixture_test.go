@@ -25,6 +25,7 @@ type world struct {
 	*testing.T
 	ctx    context.Context
 	client anthropic.Client
+	url    string
 }
 
 func begin(t *testing.T) *world {
@@ -37,7 +38,7 @@ func begin(t *testing.T) *world {
 	server := harness.Shared(t, harness.Options{Scripts: root + "/test/conformance/scripts"})
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
-	return &world{t, ctx, anthropic.NewClient(option.WithBaseURL(server.URL), option.WithAPIKey(server.APIKey))}
+	return &world{t, ctx, anthropic.NewClient(option.WithBaseURL(server.URL), option.WithAPIKey(server.APIKey)), server.URL}
 }
 
 // must fails the test on an error, and answers the value.
