@@ -6,29 +6,48 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"syscall"
 )
 
-// killAt and killAfter come from PERDURE_FAILPOINT, which is "name" or "name:n": the process kills itself the n-th time
-// that it passes the point.
-var (
-	killAt, killAfter = readFailpoint(os.Getenv("PERDURE_FAILPOINT"))
-	passed            atomic.Int64
-)
-
-func readFailpoint(text string) (string, int64) {
-	name, times, _ := strings.Cut(text, ":")
-	n, err := strconv.ParseInt(times, 10, 64)
-	if err != nil {
-		n = 1
-	}
-	return name, n
+// killer kills this process at a point that PERDURE_FAILPOINT names: "name", or "name:n" for the n-th time that the
+// process passes it. "@path" names a file that says so, which may appear at any time and is gone when the process dies, so
+// that the process that follows it lives.
+var killer struct {
+	sync.Mutex
+	armed  string
+	passed int
 }
 
 func failpoint(name string) {
-	if name == killAt && passed.Add(1) == killAfter {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // the signal is on its way
+	armed := os.Getenv("PERDURE_FAILPOINT")
+	path, inFile := strings.CutPrefix(armed, "@")
+	if inFile {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return
+		}
+		armed = string(content)
 	}
+	wanted, times, _ := strings.Cut(armed, ":")
+	if wanted != name {
+		return
+	}
+	n, err := strconv.Atoi(times)
+	if err != nil {
+		n = 1
+	}
+	killer.Lock()
+	defer killer.Unlock()
+	if armed != killer.armed {
+		killer.armed, killer.passed = armed, 0
+	}
+	if killer.passed++; killer.passed < n {
+		return
+	}
+	if inFile {
+		_ = os.Remove(path)
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {} // the signal is on its way
 }

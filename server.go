@@ -113,7 +113,7 @@ func (s *Server) assemble(o Options) {
 	s.api = api.New(api.Options{
 		Store: s.store, Ledger: logs, Bus: events, Files: s.files, Models: s.models, Wake: s.engine.Wake, Erase: drives.Erase,
 		StopSandbox: s.sandboxes.Stop, RuntimeRate: runtimeRate(o.RuntimeCentsPerHour), Keys: keys{s}, Log: o.Log,
-		Health: s.store.Ping,
+		Health: s.store.Ping, Failpoint: failpoint,
 	})
 }
 

@@ -32,7 +32,7 @@ type Models interface {
 	Priced(model string) bool
 }
 
-// Options is what the API is made of. All but Keepalive are required.
+// Options is what the API is made of. All but Keepalive and Failpoint are required.
 type Options struct {
 	Store  store.Store
 	Ledger *ledger.Ledger
@@ -53,6 +53,8 @@ type Options struct {
 	Health func(ctx context.Context) error
 	// Keepalive is how often a quiet stream gets a ping; default 8 s.
 	Keepalive time.Duration
+	// Failpoint is called at the named points of a change to a session, so that tests can kill the process there.
+	Failpoint func(name string)
 }
 
 // Keys makes API keys.
@@ -70,6 +72,9 @@ type Server struct {
 func New(options Options) *Server {
 	if options.Keepalive == 0 {
 		options.Keepalive = 8 * time.Second
+	}
+	if options.Failpoint == nil {
+		options.Failpoint = func(string) {}
 	}
 	s := &Server{Options: options}
 	s.handler = s.routes()

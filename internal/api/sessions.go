@@ -71,6 +71,7 @@ func createSession(c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.Failpoint("session-created")
 	if len(inputs) > 0 {
 		c.Wake(step.State.Config.ID)
 	}
@@ -182,6 +183,7 @@ func (c *call) change(build func(step *session.Step) error, show func(step *sess
 		return nil, nil, err
 	}
 	var answer *reply
+	c.Failpoint("change-arrived")
 	step, err := c.Ledger.Change(c.ctx, c.key.Workspace, c.sessionID(), func(state *session.State, now time.Time) (*session.Step, error) {
 		if state.Deleted {
 			return nil, errNoSession
@@ -210,6 +212,7 @@ func (c *call) change(build func(step *session.Step) error, show func(step *sess
 	if err != nil {
 		return nil, nil, err
 	}
+	c.Failpoint("change-appended")
 	if len(step.Events) > 0 {
 		c.Wake(c.sessionID())
 	}

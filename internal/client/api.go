@@ -79,7 +79,7 @@ type File struct {
 type Key struct {
 	ID      string  `json:"id"`
 	Name    string  `json:"name"`
-	Hint    string  `json:"hint"` // the end of the key
+	Hint    string  `json:"hint"` // how the key begins
 	Created string  `json:"created_at"`
 	Revoked *string `json:"revoked_at"`
 	// Secret is the key itself, which is only told by CreateKey.
@@ -157,6 +157,12 @@ func sessionPath(id string) string { return "/v1/sessions/" + url.PathEscape(id)
 func (c *Client) Session(ctx context.Context, id string) (*Session, error) {
 	var s Session
 	return &s, c.call(ctx, http.MethodGet, sessionPath(id), nil, nil, &s)
+}
+
+// Look is Session without patience, for what is only shown.
+func (c *Client) Look(ctx context.Context, id string) (*Session, error) {
+	var s Session
+	return &s, c.exchange(ctx, http.MethodGet, sessionPath(id), nil, "", nil, &s)
 }
 
 // DeleteSession deletes a session with all that belongs to it. It must not be running.
@@ -264,10 +270,11 @@ func (c *Client) Keys(ctx context.Context) ([]Key, error) {
 	return keys, err
 }
 
-// CreateKey makes an API key. Its Secret is told here and never again.
+// CreateKey makes an API key. Its Secret is told here and never again: the server keeps no answer with a secret, so this
+// request is not repeated.
 func (c *Client) CreateKey(ctx context.Context, name string) (*Key, error) {
 	var k Key
-	return &k, c.call(ctx, http.MethodPost, "/perdure/v1/keys", nil, map[string]string{"name": name}, &k)
+	return &k, c.exchange(ctx, http.MethodPost, "/perdure/v1/keys", nil, "", map[string]string{"name": name}, &k)
 }
 
 // RevokeKey ends an API key for good.

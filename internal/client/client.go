@@ -124,6 +124,15 @@ func (e *UnreachableError) Unwrap() error { return e.Cause }
 
 // call sends a request, repeats it while that can help, and reads the answer into out (nil: ignored).
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	key := ""
+	if method == http.MethodPost {
+		key = uuid.NewString()
+	}
+	return c.patiently(ctx, func() error { return c.exchange(ctx, method, path, query, key, in, out) })
+}
+
+// exchange sends a request once. Key makes a POST safe to repeat; "" for none.
+func (c *Client) exchange(ctx context.Context, method, path string, query url.Values, key string, in, out any) error {
 	var body []byte
 	if in != nil {
 		var err error
@@ -131,33 +140,29 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 			return fmt.Errorf("encode the request: %w", err)
 		}
 	}
-	key := uuid.NewString()
-	attempt := func() error {
-		response, err := c.send(ctx, method, path, query, body, func(h http.Header) {
-			if method == http.MethodPost {
-				h.Set("Idempotency-Key", key)
-			}
-		})
-		if err != nil {
-			return err
+	response, err := c.send(ctx, method, path, query, body, func(h http.Header) {
+		if key != "" {
+			h.Set("Idempotency-Key", key)
 		}
-		defer response.Body.Close()
-		answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-		if err != nil {
-			return &transportError{err}
-		}
-		if len(answer) > maxAnswer {
-			return fmt.Errorf("the server's answer to %s %s is larger than %d MiB", method, path, maxAnswer>>20)
-		}
-		if out == nil {
-			return nil
-		}
-		if err := json.Unmarshal(answer, out); err != nil {
-			return fmt.Errorf("the server's answer to %s %s cannot be read: %w", method, path, err)
-		}
+	})
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err != nil {
+		return &transportError{err}
+	}
+	if len(answer) > maxAnswer {
+		return fmt.Errorf("the server's answer to %s %s is larger than %d MiB", method, path, maxAnswer>>20)
+	}
+	if out == nil {
 		return nil
 	}
-	return c.patiently(ctx, attempt)
+	if err := json.Unmarshal(answer, out); err != nil {
+		return fmt.Errorf("the server's answer to %s %s cannot be read: %w", method, path, err)
+	}
+	return nil
 }
 
 // transportError marks a failure of the connection, after which the request may be sent again.

@@ -18,6 +18,7 @@
 //
 // Every POST carries an Idempotency-Key, so one whose answer was lost is safely sent again. Requests are repeated for
 // Options.Patience when the server cannot be reached or says that it is busy; other refusals are returned as *Error.
+// CreateKey is the exception to both.
 //
 // Answers are untrusted: their sizes are bounded, and nothing of them is fit for a terminal before it was cleaned.
 package client

@@ -29,6 +29,8 @@ type Config struct {
 	// Providers serve models. ANTHROPIC_API_KEY adds one named anthropic, and OPENAI_API_KEY or OPENAI_BASE_URL one
 	// named openai, unless the file has a provider of that name. Default: none, and then the scripted models are all.
 	Providers []Provider `yaml:"providers"`
+	// DefaultModel is the model for agents that name none. Default: the choice is left to the providers.
+	DefaultModel string `yaml:"default_model" env:"DEFAULT_MODEL"`
 	// ScriptsDir holds scripts of scripted models, *.yaml, beside the built-in ones. Default: none.
 	ScriptsDir string `yaml:"scripts_dir" env:"SCRIPTS_DIR"`
 	// PricesFile adds to or replaces entries of the built-in price table. Default: none.
@@ -58,8 +60,11 @@ type Provider struct {
 	APIKey model.Secret `yaml:"api_key,omitempty"`
 	// APIKeyFile is a file that holds the key, in place of api_key.
 	APIKeyFile string `yaml:"api_key_file,omitempty"`
-	// Models are the ids that it serves, with * as a wildcard. Default: those usual for the kind.
+	// Models are the ids that it serves, each exact or with an asterisk at its end. Default: claude-* for anthropic,
+	// all others for openai.
 	Models []string `yaml:"models,omitempty"`
+	// DefaultModel is its model for agents that name none. Default: the server chooses.
+	DefaultModel string `yaml:"default_model,omitempty"`
 }
 
 // Retry bounds the attempts of a model request.

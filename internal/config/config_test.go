@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"net/netip"
 )
 
 var comparePrefixes = cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })
@@ -74,13 +74,14 @@ providers:
 `)
 	l, err := Load(Sources{Data: dir, Environ: []string{
 		"PERDURE_DATA=/elsewhere", "PERDURE_LISTEN=127.0.0.1:2", "PERDURE_RETRY_CAP=5s", "PERDURE_LOG_LEVEL=", "PERDURE_SANDBOX=none",
+		"PERDURE_DEFAULT_MODEL=llama3",
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	rate := 0.0
 	want := Config{
-		Data: dir, Listen: "127.0.0.1:2", Sandbox: "none", RuntimeCentsPerHour: &rate, RequestsPerTurn: 7,
+		Data: dir, Listen: "127.0.0.1:2", Sandbox: "none", DefaultModel: "llama3", RuntimeCentsPerHour: &rate, RequestsPerTurn: 7,
 		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")},
 		Retry:         Retry{Attempts: 2, Base: 10 * time.Millisecond, Cap: 5 * time.Second}, Log: Log{Level: "debug", Format: "auto"},
 		Providers: []Provider{{Name: "local", Kind: "openai", BaseURL: "http://127.0.0.1:11434/v1", Models: []string{"llama*"}}},

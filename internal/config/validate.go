@@ -25,10 +25,9 @@ func (c Config) Validate() error {
 	if host, port, err := net.SplitHostPort(c.Listen); err != nil {
 		v.wrong(true, "listen", "must be host:port, such as 127.0.0.1:8700")
 	} else {
-		n, err := strconv.ParseUint(port, 10, 16)
+		_, err := strconv.ParseUint(port, 10, 16)
 		v.wrong(err != nil, "listen", "must end with a port from 0 to 65535")
 		v.wrong(host != "" && host != "localhost" && net.ParseIP(host) == nil, "listen", "must begin with an IP address, or localhost")
-		_ = n
 	}
 	v.oneOf(c.Sandbox, "sandbox", "native", "none")
 	v.oneOf(c.Log.Level, "log.level", "debug", "info", "warn", "error")

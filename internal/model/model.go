@@ -47,7 +47,8 @@ type Response struct {
 	ID    string // the provider's id of the answer, "" if it gives none
 	Model string // the model that answered
 	// Content holds the blocks in order, each in Anthropic's form: text, thinking, redacted_thinking, tool_use. Blocks
-	// of the model's own that the provider knows nothing of are passed on as they came.
+	// of the model's own that the provider knows nothing of are passed on as they came. The ids of tool_use blocks are
+	// unique in the conversation of the request, also if the model repeated one.
 	Content []jsontext.Value
 	// StopReason is end_turn | tool_use | max_tokens | stop_sequence | refusal | pause_turn | model_context_window_exceeded.
 	StopReason  string

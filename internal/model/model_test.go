@@ -146,3 +146,26 @@ func TestASecretShowsNowhere(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestCallIDs(t *testing.T) {
+	ids := model.NewCallIDs([]model.Message{
+		{Role: "user", Content: []byte(`[{"type":"tool_result","tool_use_id":"free"}]`)},
+		{Role: "assistant", Content: []byte(`[{"type":"text","text":"a"},{"type":"tool_use","id":"a","name":"n","input":{}},{"type":"tool_use","id":"b_2","name":"n","input":{}}]`)},
+		{Role: "assistant", Content: []byte(`"text"`)},
+	})
+	for _, test := range [][2]string{{"free", "free"}, {"a", "a_2"}, {"a", "a_3"}, {"b", "b"}, {"b", "b_3"}} {
+		if got := ids.Unique(test[0]); got != test[1] {
+			t.Errorf("%s becomes %s, want %s", test[0], got, test[1])
+		}
+	}
+	for _, id := range []string{"", "a b", "é", strings.Repeat("x", 129)} {
+		if got := ids.Unique(id); !strings.HasPrefix(got, "call_") || ids.Unique(id) == got {
+			t.Errorf("%q becomes %q", id, got)
+		}
+	}
+	long := strings.Repeat("x", 128)
+	ids.Unique(long)
+	if got := ids.Unique(long); len(got) > 128 {
+		t.Errorf("an id of %d bytes", len(got))
+	}
+}

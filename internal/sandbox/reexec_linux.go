@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"os"
+	"syscall"
 
 	"github.com/perdure/perdure/internal/sandbox/guest"
 	"github.com/perdure/perdure/internal/sandbox/isolation"
@@ -14,12 +15,13 @@ func Reexec() {
 	if len(os.Args) == 0 {
 		return
 	}
+	// These processes end at once: somebody waits for that, and whatever main may have planned for its exit is not theirs.
 	switch os.Args[0] {
 	case supervisor.Role:
-		os.Exit(supervisor.Main())
+		syscall.Exit(supervisor.Main())
 	case isolation.BuilderRole:
 		isolation.Build()
 	case guest.Role:
-		os.Exit(guest.Main())
+		syscall.Exit(guest.Main())
 	}
 }

@@ -22,9 +22,18 @@ import (
 
 func TestMain(m *testing.M) {
 	sandbox.Reexec()
-	if os.Getenv("PERDURE_TEST_SERVER") != "" {
+	switch {
+	case os.Getenv("PERDURE_TEST_SERVER") != "":
 		serverStandIn()
 		return
+	case os.Getenv("PERDURE_TEST_ESCAPE") != "":
+		tryToEscape()
+		return
+	}
+	// What every sandbox must not see.
+	if err := os.Setenv("PERDURE_TEST_SECRET", canary); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
@@ -62,6 +71,8 @@ func hostAt(t testing.TB, dir string, change ...func(*sandbox.Options)) *sandbox
 	return local
 }
 
+const canary = "canary-in-the-environment"
+
 var counter, hosts atomic.Int64
 
 // fixture is one session.
@@ -77,6 +88,9 @@ func session(t testing.TB, local *sandbox.Local, dir string) *fixture {
 	f := &fixture{TB: t, host: local, spec: sandbox.Spec{Session: fmt.Sprintf("sesn_%d", counter.Add(1))}}
 	f.dir = filepath.Join(dir, f.spec.Session)
 	t.Cleanup(func() {
+		if log := f.log(); strings.Contains(log, "DATA RACE") || strings.Contains(log, "panic") || strings.Contains(log, "goroutine ") {
+			t.Errorf("the supervisor or the guest broke down:\n%s", log)
+		}
 		if err := local.Destroy(context.WithoutCancel(t.Context()), f.spec.Session); err != nil {
 			t.Error(err)
 		}

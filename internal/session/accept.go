@@ -216,10 +216,7 @@ func (a *acceptance) takeMessage(in Input) {
 // runs. An interrupt of a session that is paused at its budget is accepted, and has nothing to do.
 func (a *acceptance) takeInterrupt(in Input) {
 	s := a.step
-	type fields struct {
-		Thread string `json:"session_thread_id,omitzero"`
-	}
-	e := entry{kind: UserInterrupt, thread: true, fields: fields{in.Thread}}
+	e := entry{kind: UserInterrupt, thread: true, fields: interruptFields{in.Thread}}
 	switch {
 	case s.State.Status == Idle && s.State.Stop != nil && s.State.Stop.Type == BudgetReached:
 		a.echoOnly(e)

@@ -523,6 +523,21 @@ func TestFailTurnWithoutARequest(t *testing.T) {
 	m.checked(t)
 }
 
+// A turn that fails while an interrupt waits has been interrupted: it is not ended a second time.
+func TestFailTurnAppliesAWaitingInterrupt(t *testing.T) {
+	m := started(t)
+	m.begin()
+	m.mustAccept(interrupt())
+	step := m.step()
+	step.FailTurn(session.Usage{}, session.Failure{Type: "unknown_error", Message: "internal error"})
+	m.commit(step)
+	m.want(session.Rest)
+	m.mustAccept(message("go on"))
+	m.answer(text("ok"))
+	stop(t, m, session.EndTurn)
+	m.checked(t)
+}
+
 // Nothing is logged after the end of a session.
 func TestNothingFollowsTheEnd(t *testing.T) {
 	title := "late"

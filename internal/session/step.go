@@ -1,9 +1,9 @@
 package session
 
 import (
-	"encoding/base64"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -132,12 +132,13 @@ type textBlock struct {
 	Text string `json:"text"`
 }
 
-// TextContent is a content array of one text block. Text must not be blank: the model's API refuses that.
+// TextContent is a content array of one text block. Text must not be blank: the model's API refuses that. What is not valid
+// Unicode in it is replaced.
 func TextContent(text string) jsontext.Value {
-	b, err := encode([]textBlock{{Type: "text", Text: text}})
-	if err != nil {
-		// The text is not valid Unicode. It came from a tool or a model, whose output was made valid at the edge.
-		b, _ = encode([]textBlock{{Type: "text", Text: "base64: " + base64.StdEncoding.EncodeToString([]byte(text))}})
-	}
+	b, _ := encode([]textBlock{{Type: "text", Text: validText(text)}}) // a valid string can always be encoded
 	return b
 }
+
+// validText replaces what is not valid Unicode. Text from outside must not make a step that cannot be built: its session
+// would never get past it.
+func validText(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

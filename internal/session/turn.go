@@ -236,7 +236,7 @@ func (s *Step) addBlocks(blocks []AnswerBlock, model string, refused bool) int {
 		var content []textBlock
 		for ; n < len(blocks) && blocks[n].Type == "text"; n++ {
 			if !blank(blocks[n].Text) {
-				content = append(content, textBlock{"text", blocks[n].Text})
+				content = append(content, textBlock{"text", validText(blocks[n].Text)})
 			}
 		}
 		if len(content) > 0 {
@@ -327,7 +327,7 @@ func (s *Step) fail(f Failure) {
 	type fields struct {
 		Error failure `json:"error"`
 	}
-	s.add(entry{kind: SessionError, thread: true, fields: fields{failure{f.Type, f.Message, status{f.Retry}}}})
+	s.add(entry{kind: SessionError, thread: true, fields: fields{failure{f.Type, validText(f.Message), status{f.Retry}}}})
 }
 
 // RetryRequest logs that an attempt failed and that the next is due at a time. It adds nothing if no request is open.
@@ -343,11 +343,13 @@ func (s *Step) RetryRequest(usage Usage, f Failure, until time.Time) {
 }
 
 // FailTurn logs that an attempt failed and that no other is made. What was queued becomes part of the history, and waits
-// for the next message to be answered with it. It adds nothing if no turn is under way.
+// for the next message to be answered with it. An interrupt that waits has nothing left to do. It adds nothing if no turn
+// is under way.
 func (s *Step) FailTurn(usage Usage, f Failure) {
 	if s.State.Status != Running && s.State.Status != Rescheduling {
 		return
 	}
+	s.interrupted()
 	s.endRequest(requestEnd{Usage: usage, Failed: true})
 	s.giveUp(f)
 }
@@ -376,21 +378,24 @@ const (
 // ApplyInterrupt ends the turn. Usage is what the open request is known to have used. Results holds those of calls that
 // were running or had ended; every other open call gets one that says that it did not run.
 func (s *Step) ApplyInterrupt(usage Usage, results map[string]Result) {
-	interrupt := s.State.Interrupt
-	if interrupt == nil {
+	if s.State.Interrupt == nil {
 		return
 	}
-	s.interrupted(interrupt.ID, interrupt.Thread)
+	s.interrupted()
 	s.endRequest(requestEnd{Usage: usage, Discarded: true})
 	s.closeCalls(results)
 	s.rest(StopReason{Type: EndTurn}, nil)
 }
 
-func (s *Step) interrupted(id, thread string) {
-	type fields struct {
-		Thread string `json:"session_thread_id,omitzero"`
+// interrupted logs the interrupt that waits, if one does, as applied.
+func (s *Step) interrupted() {
+	if i := s.State.Interrupt; i != nil {
+		s.add(entry{id: i.ID, kind: UserInterrupt, thread: true, fields: interruptFields{i.Thread}})
 	}
-	s.add(entry{id: id, kind: UserInterrupt, thread: true, fields: fields{thread}})
+}
+
+type interruptFields struct {
+	Thread string `json:"session_thread_id,omitzero"`
 }
 
 func (s *Step) closeCalls(results map[string]Result) {

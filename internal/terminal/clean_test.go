@@ -10,7 +10,7 @@ import (
 
 func TestClean(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain text, 日本語, 👩‍👩‍👧, é":  "plain text, 日本語, 👩‍👩‍👧, é",
+		"plain text, 日本語, 👩‍👩‍👧, é": "plain text, 日本語, 👩‍👩‍👧, é",
 		"a\tb\nc":                  "a\tb\nc",
 		"a\r\nb\rc":                "a\nb\nc",
 		"\x1b[2Jgone":              "␛[2Jgone",

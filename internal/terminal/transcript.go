@@ -23,12 +23,6 @@ func NewTranscript(screen *Screen) *Transcript {
 	return &Transcript{screen: screen, calls: map[string]client.Event{}}
 }
 
-// Call returns a call that was shown and has no result yet.
-func (t *Transcript) Call(id string) (client.Event, bool) {
-	e, ok := t.calls[id]
-	return e, ok
-}
-
 // Show shows one event, or preview.
 func (t *Transcript) Show(e client.Event) {
 	switch e.Type {

@@ -19,6 +19,7 @@ var lenient = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDu
 // assembly puts an answer together from the events of a stream.
 type assembly struct {
 	preview func(model.Delta)
+	ids     *model.CallIDs
 	started bool
 	id      string
 	model   string
@@ -332,7 +333,7 @@ func (a *assembly) finish(response *model.Response, d *draft, cut bool) (jsontex
 				response.Broken = append(response.Broken, model.NewBrokenCall(len(response.Content), cut, grown))
 			}
 			value = input
-		} else if value, err = a.joined(d.start, member, grown); err != nil {
+		} else if value, err = joined(d.start, member, grown); err != nil {
 			return nil, err
 		}
 		if raw, err = setMember(raw, member, value); err != nil {
@@ -347,78 +348,26 @@ func (a *assembly) finish(response *model.Response, d *draft, cut bool) (jsontex
 			return nil, err
 		}
 	}
+	if d.kind == "tool_use" {
+		if raw, err = a.uniqueID(raw); err != nil {
+			return nil, err
+		}
+	}
 	if raw.IsValid() {
 		return raw, nil
 	}
 	return model.Heal(raw)
 }
 
-// joined is a string member as announced with what came after, as JSON.
-func (a *assembly) joined(start jsontext.Value, member, grown string) (jsontext.Value, error) {
-	var members map[string]jsontext.Value
-	if err := json.Unmarshal(start, &members); err != nil {
+func (a *assembly) uniqueID(raw jsontext.Value) (jsontext.Value, error) {
+	var call struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal(raw, &call); err != nil {
 		return nil, err
 	}
-	if before := members[member]; before.Kind() == '"' {
-		head, err := text(before)
-		if err != nil {
-			return nil, err
-		}
-		grown = head + grown
+	if unique := a.ids.Unique(call.ID); unique != call.ID {
+		return setMember(raw, "id", appendString(nil, unique))
 	}
-	quoted, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(grown, "\uFFFD"))
-	return quoted, err
-}
-
-func text(raw jsontext.Value) (string, error) {
-	var s string
-	if raw.Kind() != '"' {
-		return "", errors.New("a string was expected")
-	}
-	err := json.Unmarshal(raw, &s, lenient)
-	return s, err
-}
-
-func sortedNames(members map[string]jsontext.Value) []string {
-	names := make([]string, 0, len(members))
-	for name := range members {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// setMember gives an object's member a new value, at its place, or at the end if the object has none of that name. Every
-// other byte stays.
-func setMember(object jsontext.Value, name string, value jsontext.Value) (jsontext.Value, error) {
-	decoder := jsontext.NewDecoder(strings.NewReader(string(object)))
-	if _, err := decoder.ReadToken(); err != nil {
-		return nil, err
-	}
-	count := 0
-	for decoder.PeekKind() == '"' {
-		key, err := decoder.ReadToken()
-		if err != nil {
-			return nil, err
-		}
-		found := key.String() == name
-		old, err := decoder.ReadValue()
-		if err != nil {
-			return nil, err
-		}
-		if end := int(decoder.InputOffset()); found {
-			return slices.Concat(object[:end-len(old)], value, object[end:]), nil
-		}
-		count++
-	}
-	end := strings.LastIndexByte(string(object), '}')
-	if end < 0 {
-		return nil, errors.New("not an object")
-	}
-	var member []byte
-	if count > 0 {
-		member = append(member, ',')
-	}
-	member = append(appendString(member, name), ':')
-	return slices.Concat(object[:end], jsontext.Value(member), value, object[end:]), nil
+	return raw, nil
 }

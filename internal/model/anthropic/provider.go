@@ -119,7 +119,7 @@ func (p *Provider) Stream(ctx context.Context, request model.Request, preview fu
 		return nil, p.failure(try, err, model.Usage{})
 	}
 
-	answer := &assembly{preview: preview}
+	answer := &assembly{preview: preview, ids: model.NewCallIDs(request.Messages)}
 	events := ssestream.NewDecoder(response)
 	for events.Next() {
 		event := events.Event()

@@ -148,7 +148,7 @@ func TestAConversationKeepsItsBytes(t *testing.T) {
 	if !strings.Contains(call.Input, `"input":`+inputs+`}`) {
 		t.Errorf("the input has changed: %s", call.Input)
 	}
-	if want := `{"type":"thinking","thinking":"Ünder <thought> & \"quotes\"","signature":"` + scripted.Signature("scripted/test", `Ünder <thought> & "quotes"`) + `"}`; string(one.Content[0]) != want {
+	if want := `{"type":"thinking","thinking":"Ünder <thought> & \"quotes\"","signature":"` + scripted.Signature("scripted/test", `Ünder <thought> & "quotes"`, scripted.NewPast(user("<go> & look"))) + `"}`; string(one.Content[0]) != want {
 		t.Errorf("thinking is %s, want %s", one.Content[0], want)
 	}
 	id := string(one.Content[2])
@@ -373,6 +373,34 @@ func TestCallsThatWereCutAreMarked(t *testing.T) {
 	}
 }
 
+func TestRepeatedIDsBecomeUnique(t *testing.T) {
+	b := newBench(t, `
+steps:
+  - answer: [{tool: a, id: tool_0, input: {}}]
+  - answer: [{tool: a, id: tool_0, input: {}}, {tool: a, id: x, input: {}}, {tool: a, id: x, input: {}}]
+  - text: done
+`, Config{})
+	r := request(user("x"))
+	var all []string
+	for {
+		response := b.stream(r)
+		if response.StopReason == "end_turn" {
+			break
+		}
+		var results []string
+		for _, block := range response.Content {
+			id := string(block)[strings.Index(string(block), `"id":"`)+6:]
+			id = id[:strings.IndexByte(id, '"')]
+			all = append(all, id)
+			results = append(results, fmt.Sprintf(`{"type":"tool_result","tool_use_id":%q}`, id))
+		}
+		r.Messages = append(r.Messages, assistant(response), model.Message{Role: "user", Content: jsontext.Value("[" + strings.Join(results, ",") + "]")})
+	}
+	if diff := cmp.Diff([]string{"tool_0", "tool_0_2", "x", "x_2"}, all); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // recorded serves the same stream for every request.
 func recorded(t *testing.T, contentType, stream string) *bench {
 	t.Helper()
@@ -533,7 +561,7 @@ func FuzzAssembly(f *testing.F) {
 	f.Add("message_start", `{"type":"message_start","message":{"id":"m"}}`, "content_block_start", `{"index":0,"content_block":{"type":"tool_use","id":"a","name":"b","input":{}}}`, `{"index":0,"delta":{"type":"input_json_delta","partial_json":"{\"a\":1"}}`)
 	f.Add("message_start", `{}`, "content_block_start", `{"index":0,"content_block":{"type":"text","text":"\ud83d"}}`, `{"index":0,"delta":{"type":"x","text":"y","z":[]}}`)
 	f.Fuzz(func(t *testing.T, name1, data1, name2, data2, delta string) {
-		a := &assembly{}
+		a := &assembly{ids: model.NewCallIDs(nil)}
 		for _, event := range [][2]string{{name1, data1}, {name2, data2}, {"content_block_delta", delta}} {
 			if _, err := a.take(event[0], []byte(event[1])); err != nil {
 				return

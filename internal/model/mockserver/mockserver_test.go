@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/model/scripted"
 )
 
@@ -73,8 +74,10 @@ const (
 	res2  = `{"type":"tool_result","tool_use_id":"t2","content":[{"type":"text","text":"r"}],"is_error":true}`
 )
 
-func thought(model, text string) string {
-	return fmt.Sprintf(`{"type":"thinking","thinking":%q,"signature":%q}`, text, scripted.Signature(model, text))
+// thought is thinking after the user said hello.
+func thought(modelID, text string) string {
+	before := scripted.NewPast(model.Message{Role: "user", Content: jsontext.Value("[" + hello + "]")})
+	return fmt.Sprintf(`{"type":"thinking","thinking":%q,"signature":%q}`, text, scripted.Signature(modelID, text, before))
 }
 
 func tools(list string) string {
@@ -93,6 +96,7 @@ func TestStrictTakesWhatIsRight(t *testing.T) {
 		conversation(says("user", hello), says("assistant", hello), says("system", hello), says("user", hello)),
 		conversation(says("user", hello), says("assistant", `{"type":"thinking","thinking":"x","signature":"own"}`, `{"type":"redacted_thinking","data":"b3A="}`, hello), says("user", small)),
 		conversation(says("user", hello), says("assistant", use1), says("user", `{"type":"tool_result","tool_use_id":"t1"}`)),
+		conversation(says("user", `{"text":"h\u0065llo", "type":"text","cache_control":{"type":"ephemeral"}}`), says("assistant", thought("test", "hm"), hello, thought("test", "again"), hello), says("user", hello)),
 		conversation(says("user", strings.Repeat(picture(t, 2400, 300)+",", 19)+small)),
 		tool(`{"type":"object","properties":{"a.b":{"type":["string","null"]},"c":{"type":"array","items":{"enum":[1]}}},"required":["c"],"additionalProperties":false}`),
 		tools(`{"type":"web_search_20250305","name":"web_search"}`),
@@ -148,6 +152,7 @@ func TestStrictRefusesWhatTheAPIRefuses(t *testing.T) {
 		{conversation(says("user", `{"type":"strange"}`)), `"strange" is not possible`},
 		{conversation(says("user", hello), says("assistant", thought("other", "hm"), hello), says("user", hello)), "messages.1.content.0.signature: invalid signature"},
 		{conversation(says("user", hello), says("assistant", strings.Replace(thought("test", "hm"), "hm", "ha", 1), hello), says("user", hello)), "invalid signature"},
+		{conversation(says("user", hello, hello), says("assistant", thought("test", "hm"), hello), says("user", hello)), "or what comes before it was"},
 		{conversation(says("user", hello), says("assistant", `{"type":"thinking","thinking":"x","signature":""}`, hello), says("user", hello)), "signature: is required"},
 		{conversation(says("user", hello), says("assistant", thought("test", "hm")), says("user", hello)), "must not be thinking"},
 		{tools(`{"name":"a b","input_schema":{"type":"object"}}`), "tools.0.name: must match"},

@@ -19,6 +19,7 @@ type checker struct {
 	shortLife   bool // a breakpoint of five minutes has been seen
 	images      []imageAt
 	callIDs     map[string]string // id of a tool call → where it is
+	before      []string          // sums of the conversation at the start of the turn and after each of its blocks so far
 }
 
 // bad notes that something is wrong at a path such as messages.3.content.0. Only the first is kept.

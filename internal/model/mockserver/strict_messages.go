@@ -18,6 +18,7 @@ type blockAt struct {
 	path    string
 	kind    string
 	members map[string]jsontext.Value
+	raw     jsontext.Value
 }
 
 func (c *checker) messages() {
@@ -42,9 +43,13 @@ func (c *checker) messages() {
 			turns = append(turns, turn{m.Role, blocks})
 		}
 	}
+	past := scripted.NewPast()
 	for i, t := range turns {
+		c.before = []string{past.Sum()}
 		for _, block := range t.blocks {
 			c.block(t.role, block)
+			past.Add(t.role, block.raw)
+			c.before = append(c.before, past.Sum())
 		}
 		switch t.role {
 		case "assistant":
@@ -67,7 +72,8 @@ func (c *checker) messages() {
 // content reads a message's content, which must not be empty.
 func (c *checker) content(path string, raw jsontext.Value) []blockAt {
 	if raw.Kind() == '"' {
-		return []blockAt{{path, "text", map[string]jsontext.Value{"type": jsontext.Value(`"text"`), "text": raw}}}
+		members := map[string]jsontext.Value{"type": jsontext.Value(`"text"`), "text": raw}
+		return []blockAt{{path, "text", members, jsontext.Value(`{"type":"text","text":` + string(raw) + `}`)}}
 	}
 	elements := c.array(path, raw)
 	if c.refusal == nil && len(elements) == 0 {
@@ -84,7 +90,7 @@ func (c *checker) blocks(path string, elements []jsontext.Value) []blockAt {
 		if !ok {
 			return blocks
 		}
-		blocks = append(blocks, blockAt{at, stringOf(members["type"]), members})
+		blocks = append(blocks, blockAt{at, stringOf(members["type"]), members, element})
 	}
 	return blocks
 }
@@ -179,7 +185,8 @@ func (c *checker) toolResult(b blockAt) {
 	}
 }
 
-// thinking checks that the block is what the model said. A signature that a script made up cannot be checked.
+// thinking checks that the block is what the model said where it now stands. A signature that a script gave cannot be
+// checked.
 func (c *checker) thinking(b blockAt) {
 	c.known(b.path, b.members, "type", "thinking", "signature")
 	text, signature := b.members["thinking"], stringOf(b.members["signature"])
@@ -189,14 +196,18 @@ func (c *checker) thinking(b blockAt) {
 	if signature == "" {
 		c.bad(b.path+".signature", "is required")
 	}
-	made := scripted.Signature(c.request.Model, stringOf(text))
-	if looksMade(signature) && signature != made {
-		c.bad(b.path+".signature", "invalid signature: the thinking was changed, or it is that of another model than %s", c.request.Model)
+	// Where answers follow each other without a word of the user, thinking may stand after any block of the turn.
+	if looksMade(signature) && !slices.ContainsFunc(c.before, func(before string) bool {
+		return signature == scripted.SignatureAfter(c.request.Model, stringOf(text), before)
+	}) {
+		c.bad(b.path+".signature", "invalid signature: the thinking was changed, or what comes before it was, or it is that of another model than %s", c.request.Model)
 	}
 }
 
 // looksMade tells signatures of scripted.Signature from those that a script gave.
-func looksMade(signature string) bool { return len(signature) == len(scripted.Signature("", "")) }
+func looksMade(signature string) bool {
+	return len(signature) == len(scripted.SignatureAfter("", "", ""))
+}
 
 // ending checks how the model's part ends.
 func (c *checker) ending(t turn, final bool) {

@@ -2,7 +2,6 @@ package openai
 
 import (
 	"bytes"
-	"crypto/rand"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -16,7 +15,7 @@ import (
 // assembly puts an answer together from the chunks of a stream.
 type assembly struct {
 	preview func(model.Delta)
-	taken   map[string]bool // the ids of calls that the conversation already has
+	ids     *model.CallIDs
 	id      string
 	model   string
 	drafts  []*draft
@@ -79,22 +78,7 @@ type usage struct {
 }
 
 func newAssembly(request model.Request, preview func(model.Delta)) *assembly {
-	a := &assembly{preview: preview, taken: map[string]bool{}, model: request.Model}
-	for _, message := range request.Messages {
-		if message.Role != "assistant" {
-			continue
-		}
-		blocks, err := readBlocks(message.Content)
-		if err != nil {
-			continue // it was translated, so it can be read
-		}
-		for _, b := range blocks {
-			if b.Type == "tool_use" {
-				a.taken[b.ID] = true
-			}
-		}
-	}
-	return a
+	return &assembly{preview: preview, ids: model.NewCallIDs(request.Messages), model: request.Model}
 }
 
 // take reads one chunk.
@@ -301,7 +285,7 @@ func (a *assembly) response() (*model.Response, error) {
 			if !ok || cut && d.text.Len() == 0 {
 				r.Broken = append(r.Broken, model.NewBrokenCall(i, cut, d.text.String()))
 			}
-			raw, err = object("type", "tool_use", "id", a.callID(d.id), "name", callName(d.name), "input", input)
+			raw, err = object("type", "tool_use", "id", a.ids.Unique(d.id), "name", callName(d.name), "input", input)
 		}
 		if err != nil {
 			return nil, &model.Error{Class: model.RequestFailed, Retryable: true, Usage: a.usage, Cause: err, Message: "the model's answer makes no sense"}
@@ -314,23 +298,7 @@ func (a *assembly) response() (*model.Response, error) {
 	return r, nil
 }
 
-var (
-	soundID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
-	unsound = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
-)
-
-// callID makes the id of a call unique in the conversation. Some servers count calls from zero in every answer.
-func (a *assembly) callID(id string) string {
-	if !soundID.MatchString(id) {
-		id = "call_" + rand.Text()
-	}
-	unique := id
-	for n := 2; a.taken[unique]; n++ {
-		unique = fmt.Sprintf("%.100s_%d", id, n)
-	}
-	a.taken[unique] = true
-	return unique
-}
+var unsound = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
 // callName makes a name that a conversation may hold. A name that has to be changed is that of no tool.
 func callName(name string) string {

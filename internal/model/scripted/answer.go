@@ -3,7 +3,6 @@ package scripted
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -47,13 +46,6 @@ type Part struct {
 	ID, Name  string // of tool_use
 }
 
-// Signature is the signature that a scripted model puts on its thinking. Only the same model with the same text makes the
-// same one, so a checker can tell both altered thinking and thinking of another model without having seen the answer.
-func Signature(modelID, thinking string) string {
-	sum := sha256.Sum256([]byte("perdure scripted thinking\x00" + modelID + "\x00" + thinking))
-	return base64.StdEncoding.EncodeToString(sum[:])
-}
-
 func (c choice) render(request model.Request) *Answer {
 	step := c.step
 	tag := fingerprint(request)
@@ -75,7 +67,10 @@ func (c choice) render(request model.Request) *Answer {
 	fill := c.filler(request)
 	called := false
 	for i := range step.Answer {
-		part := step.Answer[i].render(fill, request.Model)
+		part := step.Answer[i].render(fill)
+		if part.Type == "thinking" && part.Signature == "" {
+			part.Signature = Signature(request.Model, part.Text, NewPast(request.Messages...))
+		}
 		if part.Type == "tool_use" {
 			called = true
 			if part.ID == "" {
@@ -104,16 +99,12 @@ func (c choice) render(request model.Request) *Answer {
 	return answer
 }
 
-func (b *Block) render(fill func(text string, asJSON bool) string, modelID string) Part {
+func (b *Block) render(fill func(text string, asJSON bool) string) Part {
 	switch {
 	case b.Text != nil:
 		return Part{Type: "text", Text: fill(*b.Text, false)}
 	case b.Thinking != nil:
-		part := Part{Type: "thinking", Text: fill(*b.Thinking, false), Signature: b.Signature}
-		if part.Signature == "" {
-			part.Signature = Signature(modelID, part.Text)
-		}
-		return part
+		return Part{Type: "thinking", Text: fill(*b.Thinking, false), Signature: b.Signature}
 	case b.RedactedThinking != "":
 		return Part{Type: "redacted_thinking", Text: b.RedactedThinking}
 	case b.Tool != "":

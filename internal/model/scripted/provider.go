@@ -34,7 +34,7 @@ func (p *Provider) Stream(ctx context.Context, request model.Request, preview fu
 		}
 		return nil, answer.Failure.Err()
 	}
-	to := &listener{answer: answer, preview: preview, response: &model.Response{
+	to := &listener{answer: answer, preview: preview, ids: model.NewCallIDs(request.Messages), response: &model.Response{
 		ID: answer.ID, Model: answer.Model, StopReason: answer.StopReason, StopDetails: answer.StopDetails, Usage: answer.Usage,
 	}}
 	err = answer.Play(ctx, to)
@@ -123,6 +123,7 @@ func (a *Answer) brokenError() *model.Error {
 type listener struct {
 	answer   *Answer
 	preview  func(model.Delta)
+	ids      *model.CallIDs
 	response *model.Response
 }
 
@@ -155,6 +156,7 @@ func (l *listener) BlockStop(block int, part Part) error {
 			l.response.Broken = append(l.response.Broken, model.NewBrokenCall(block, cut, part.Text))
 		}
 		input = sound
+		part.ID = l.ids.Unique(part.ID)
 	}
 	raw, err := part.Block(input)
 	if err != nil {

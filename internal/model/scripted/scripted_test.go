@@ -141,7 +141,7 @@ steps:
 `)
 	k.say(`"hi"` + "\nthere")
 	got := k.answer()
-	want := `[{"type":"thinking","thinking":"hm","signature":"` + Signature("scripted/test", "hm") + `"},` +
+	want := `[{"type":"thinking","thinking":"hm","signature":"` + Signature("scripted/test", "hm", NewPast(k.messages[0])) + `"},` +
 		`{"type":"thinking","thinking":"own","signature":"sig"},` +
 		`{"type":"redacted_thinking","data":"b3BhcXVl"},` +
 		`{"type":"text","text":"said \"hi\"\nthere"},` +

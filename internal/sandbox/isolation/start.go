@@ -5,6 +5,7 @@ package isolation
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -49,8 +50,9 @@ type Process struct {
 }
 
 // Start builds a sandbox and returns when the guest's program has taken over. Confine is called with the process before
-// it does anything, to put it under limits. A *Failure says which step this host refused.
-func Start(spawner *Spawner, config Config, confine func(pid int) error) (*Process, error) {
+// it does anything, to put it under limits. What the builder or the guest cries out when it breaks down goes to stderr. A
+// *Failure says which step this host refused.
+func Start(spawner *Spawner, config Config, stderr io.Writer, confine func(pid int) error) (*Process, error) {
 	guest, guestInside, err := socketpair(unix.SOCK_STREAM)
 	if err != nil {
 		return nil, err
@@ -66,6 +68,7 @@ func Start(spawner *Spawner, config Config, confine func(pid int) error) (*Proce
 		Args:        []string{BuilderRole},
 		Env:         []string{},
 		Dir:         "/",
+		Stderr:      stderr,
 		ExtraFiles:  []*os.File{guestInside, builderInside},
 		SysProcAttr: attributes(config.UID),
 	}

@@ -102,7 +102,7 @@ func (s *supervisor) start(spec wire.Spec) (*sandbox, error) {
 	var process *isolation.Process
 	var err error
 	if s.config.Isolate {
-		process, err = isolation.Start(s.spawner, s.isolationConfig(spec, config), func(pid int) error {
+		process, err = isolation.Start(s.spawner, s.isolationConfig(spec, config), s.output, func(pid int) error {
 			return cgroup.Join(s.config.Cgroups, pid)
 		})
 	} else {
@@ -162,6 +162,7 @@ func (s *supervisor) startBare(config wire.GuestConfig) (*isolation.Process, err
 		Args:        []string{guest.Role},
 		Env:         variables(config.Environment),
 		Dir:         config.Workdir,
+		Stderr:      s.output,
 		ExtraFiles:  []*os.File{inside},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	}

@@ -68,6 +68,7 @@ func Main() int {
 type supervisor struct {
 	config   wire.SupervisorConfig
 	dir      sessiondir.Dir
+	output   io.Writer // behind log
 	log      *slog.Logger
 	lock     *os.File
 	journal  *journal.Journal
@@ -99,10 +100,12 @@ type supervisor struct {
 
 func open(config wire.SupervisorConfig) (_ *supervisor, err error) {
 	dir := sessiondir.Dir(config.Dir)
+	output := &boundedLog{w: os.Stderr, left: 1 << 20}
 	s := &supervisor{
 		config:    config,
 		dir:       dir,
-		log:       slog.New(slog.NewTextHandler(&boundedLog{w: os.Stderr, left: 1 << 20}, nil)).With("session", config.Session),
+		output:    output,
+		log:       slog.New(slog.NewTextHandler(output, nil)).With("session", config.Session),
 		spawner:   isolation.NewSpawner(),
 		shellLane: make(chan struct{}, 1),
 		fileLane:  make(chan struct{}, 4),

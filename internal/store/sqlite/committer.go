@@ -37,8 +37,8 @@ type request struct {
 // size counts the bytes that a batch has been given to write.
 type size int64
 
-func newCommitter(c *conn, log string) *committer {
-	w := &committer{conn: c, log: logWatch{log, logAlarm}, requests: make(chan *request), stop: make(chan struct{}), stopped: make(chan struct{})}
+func newCommitter(c *conn, log logWatch) *committer {
+	w := &committer{conn: c, log: log, requests: make(chan *request), stop: make(chan struct{}), stopped: make(chan struct{})}
 	go w.loop()
 	return w
 }

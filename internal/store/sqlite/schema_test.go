@@ -88,6 +88,45 @@ func explain(t *testing.T, s *Store, text string) string {
 	return plan.String()
 }
 
+// What an acknowledgement rests on is asked of the connections themselves.
+func TestPragmas(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, dir)
+	if err := put(s, "a", 1); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(c *conn) error {
+		for name, want := range map[string]string{"synchronous": "2", "journal_mode": "wal", "foreign_keys": "1", "secure_delete": "1", "busy_timeout": "5000"} {
+			var got string
+			if err := c.row("PRAGMA "+name, nil, &got); err != nil {
+				return err
+			}
+			if got != want {
+				t.Errorf("%s is %s, want %s", name, got, want)
+			}
+		}
+		return nil
+	}
+	if err := s.system(t.Context(), ask); err != nil {
+		t.Error(err)
+	}
+	if err := s.read(t.Context(), ask); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{fileName, fileName + "-wal", fileName + "-shm", "lock"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", name, info.Mode())
+		}
+	}
+}
+
 // countRows counts the rows of each table.
 func countRows(t *testing.T, s *Store) map[string]int {
 	t.Helper()

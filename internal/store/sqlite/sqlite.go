@@ -20,7 +20,8 @@
 //   - No fault ends the committer. When the cause is gone (a full disk, a read-only mount), the next update works.
 //
 // Views use a pool of connections that cannot write, each in a read transaction, and neither wait for the committer nor
-// make it wait. A View holds a connection until it returns: it must not wait for anything, least of all another View.
+// make it wait. A View holds a connection until it returns: it must not wait for anything, least of all another View. An
+// update that calls the store again waits for itself for ever.
 //
 // # Waiting
 //
@@ -94,6 +95,9 @@ func Open(ctx context.Context, dir string, options Options) (_ *Store, err error
 		return nil, err
 	}
 	path := filepath.Join(dir, fileName)
+	if err := makePrivate(path); err != nil {
+		return nil, err
+	}
 	if s.writing, err = connect(path, false); err != nil {
 		return nil, fault("open "+path, err)
 	}
@@ -114,8 +118,21 @@ func Open(ctx context.Context, dir string, options Options) (_ *Store, err error
 	for range s.size {
 		s.readers <- nil
 	}
-	s.committer = newCommitter(writer, path+"-wal")
+	s.committer = newCommitter(writer, logWatch{path + "-wal", logAlarm, s.pauseViews})
 	return s, nil
+}
+
+// makePrivate makes an empty database file that others cannot read, whatever the mode of the directory. SQLite gives the
+// files beside it the same mode. It must not be done while a connection is open: closing a file drops its locks.
+func makePrivate(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("store: make the database file: %w", err)
+	}
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("store: make the database file: %w", err)
+	}
+	return nil
 }
 
 // In gives access to one tenant's data.

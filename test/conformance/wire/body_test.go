@@ -113,7 +113,7 @@ func TestTextSurvives(t *testing.T) {
 	t.Parallel()
 	c := shared(t)
 	own := session(t, c, "greet", nil)
-	for _, words := range []string{"a\x00b", "\u2028\u2029", "🦊 é 日本語 \u202e", "line\r\nline\n\nline", "data: x\nevent: y", `"\\"`,
+	for _, words := range []string{"a\x00b", "a\u2028b\u2029", "🦊 é 日本語 \u202e", "line\r\nline\n\nline", "data: x\nevent: y", `"\\"`,
 		strings.Repeat("long ", 20_000), "<script>&amp;"} {
 		frames := converse(t, c, own, words)
 		at := slices.IndexFunc(frames, func(f raw.Frame) bool { return f.Event == "user.message" })

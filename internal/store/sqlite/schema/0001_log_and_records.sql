@@ -54,8 +54,9 @@ CREATE TABLE folds (
 ) STRICT;
 
 -- The log. Rows are appended at the end of the table whichever session they belong to, so that sessions which are
--- committed together share pages; the one index that each row enters has entries of some twenty bytes.
--- (Measured against a table clustered by session: a quarter of the bytes written at 64 writers, see the benchmarks.)
+-- committed together share pages; the one index that each row enters has entries of some twenty bytes. Measured with
+-- steps of four entries of 1 KiB in 64 sessions: 7.5 kB of write-ahead log for a step in a group commit of 64, and 28 kB
+-- alone; a table clustered by session wrote 14 to 18 kB and 31 to 39 kB. The file holds 1.36 bytes for each of a payload.
 CREATE TABLE events (
     no      INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES sessions (no) ON DELETE CASCADE,
