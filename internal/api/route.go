@@ -205,12 +205,15 @@ func (c *call) recall() (*reply, error) {
 	return &reply{status: known.Status, body: known.Body}, nil
 }
 
-// remember stores the answer in the transaction of its effect, if the client asked for that.
-func (c *call) remember(w store.Writer, answer *reply) error {
+// remember stores the answer in the transaction of its effect, if the client asked for that. Session is the session that
+// the answer is about, "" if none.
+func (c *call) remember(w store.Writer, answer *reply, session string) error {
 	if c.once == nil {
 		return nil
 	}
-	err := w.Remember(c.once.key, c.once.fingerprint, store.Remembered{Status: answer.status, Body: answer.body, At: time.Now()})
+	err := w.Remember(c.once.key, c.once.fingerprint, store.Remembered{
+		Status: answer.status, Body: answer.body, At: time.Now(), Session: session,
+	})
 	if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrKeyReused) {
 		return errAnsweredMeanwhile
 	}
@@ -228,7 +231,7 @@ func (c *call) update(write func(w store.Writer) (any, error)) (*reply, error) {
 		if answer, err = ok(v); err != nil {
 			return err
 		}
-		return c.remember(w, answer)
+		return c.remember(w, answer, "")
 	})
 	return answer, err
 }

@@ -66,7 +66,7 @@ func createSession(c *call) (*reply, error) {
 		if answer, err = ok(session.NewView(step.State, step.State.At)); err != nil {
 			return nil, err
 		}
-		return step, c.remember(w, answer)
+		return step, c.remember(w, answer, config.ID)
 	})
 	if err != nil {
 		return nil, err
@@ -143,6 +143,9 @@ func appendResources(list []jsontext.Value, mounted ...resource.FileResource) ([
 // checkFiles refuses messages with files that the workspace does not have.
 func (c *call) checkFiles(inputs []session.Input) error {
 	for i, in := range inputs {
+		if in.Content == nil { // an interrupt or a confirmation has none, a result may have none
+			continue
+		}
 		named, err := resource.ContentFiles(in.Content)
 		if err != nil {
 			return err
@@ -204,7 +207,7 @@ func (c *call) change(build func(step *session.Step) error, show func(step *sess
 				return err
 			}
 		}
-		return c.remember(w, answer)
+		return c.remember(w, answer, c.sessionID())
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, errNoSession

@@ -43,7 +43,7 @@ func Heal(value jsontext.Value) (jsontext.Value, error) {
 	encoder := jsontext.NewEncoder(&out, lenient)
 	for done := false; ; done = decoder.StackDepth() == 0 {
 		token, err := decoder.ReadToken()
-		if done && err == io.EOF {
+		if done && errors.Is(err, io.EOF) {
 			return jsontext.Value(bytes.TrimSuffix(out.Bytes(), []byte("\n"))), nil
 		}
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+
 	"github.com/perdure/perdure/internal/model"
 )
 

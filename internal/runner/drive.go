@@ -287,8 +287,13 @@ func (d *drive) collect(ctx context.Context) {
 }
 
 // Erase removes a session that was deleted: first what is outside the store, so that a crash in between leaves a session
-// that is erased again.
+// that is erased again. Who deleted the session and who drives it share one removal.
 func (r *Runner) Erase(ctx context.Context, workspace, id string) error {
+	_, err, _ := r.erasures.Do(id, func() (any, error) { return nil, r.erase(ctx, workspace, id) })
+	return err
+}
+
+func (r *Runner) erase(ctx context.Context, workspace, id string) error {
 	if err := r.Sandboxes.Destroy(ctx, id); err != nil {
 		return fmt.Errorf("runner: destroy the sandbox of session %s: %w", id, err)
 	}

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/perdure/perdure/internal/bus"
 	"github.com/perdure/perdure/internal/ledger"
@@ -104,6 +105,7 @@ type Options struct {
 type Runner struct {
 	Options
 	contexts *contexts
+	erasures singleflight.Group
 }
 
 // New makes a Runner.

@@ -10,7 +10,11 @@ import (
 	"github.com/perdure/perdure/internal/sandbox"
 )
 
-const up = "echo partial output; echo up >started; "
+const (
+	up = "echo partial output; echo up >started; "
+	// What is printed takes its time to get out of a terminal, and a sandbox that ends does not wait for it.
+	printed = "echo partial output; until grep -q output /mnt/session/tool_results/*.txt; do :; done; echo up >started; "
+)
 
 // begun starts a command that says when it runs.
 func (f *fixture) begun(c sandbox.Call) <-chan outcome {

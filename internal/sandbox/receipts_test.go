@@ -125,8 +125,7 @@ func TestGuestKilled(t *testing.T) {
 	f := fresh(t)
 	f.expect(bash("echo kept >file; x=1"), "(no output)")
 	f.fifo("started")
-	// What is printed takes its time to get out of a terminal.
-	c := bash("echo x >>count; echo partial output; until grep -q output /mnt/session/tool_results/*.txt; do :; done; echo up >started; sleep 1000")
+	c := bash("echo x >>count; " + printed + "sleep 1000")
 	ended := f.begun(c)
 	killed(t, f.guest())
 	o := <-ended

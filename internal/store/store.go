@@ -209,7 +209,7 @@ type Writer interface {
 	// CreateSession inserts a session's row with the first entries of its log.
 	CreateSession(row Session, events []session.Event) error
 	Append(step Append) error
-	// DeleteSession removes the row, the log, and the files in its scope.
+	// DeleteSession removes the row, the log, the files in its scope, and what was remembered about it.
 	DeleteSession(id string) error
 	// Remember stores an answer under an idempotency key.
 	Remember(key, fingerprint string, answer Remembered) error
@@ -220,6 +220,9 @@ type Remembered struct {
 	Status int
 	Body   []byte
 	At     time.Time
+	// Session is the session that the answer is about, "" if none: the answer goes when the session is deleted. Recall
+	// does not return it.
+	Session string
 }
 
 // Lease is the right to append steps to a session.

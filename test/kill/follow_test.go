@@ -5,7 +5,6 @@ package kill
 import (
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -176,4 +175,3 @@ func story(events []event) string {
 	}
 	return b.String()
 }
-

@@ -113,25 +113,42 @@ func concerns(pid int, dir string) bool {
 // awaitFile waits until there is a file of this name in a directory that exists.
 func awaitFile(t *testing.T, dir, name string) {
 	t.Helper()
+	awaitIn(t, dir, name, func() bool {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil
+	})
+}
+
+// awaitIn waits for something that comes with a change of the entries of a directory.
+func awaitIn(t *testing.T, dir, what string, come func() bool) {
+	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		t.Fatal(err)
 	}
 	events := os.NewFile(uintptr(fd), "inotify")
 	defer events.Close()
-	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_CREATE|unix.IN_MOVED_TO); err != nil {
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_CREATE|unix.IN_DELETE|unix.IN_MOVE); err != nil {
 		t.Fatalf("watch %s: %v", dir, err)
 	}
 	if err := events.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		t.Fatal(err)
 	}
 	buffer := make([]byte, 64<<10)
-	for {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return
-		}
+	for !come() {
 		if _, err := events.Read(buffer); err != nil {
-			t.Fatalf("wait for %s in %s: %v", name, dir, err)
+			t.Fatalf("wait for %s in %s: %v", what, dir, err)
 		}
 	}
+}
+
+// awaitRemoval waits until a session that is being deleted has no directory any more.
+func (c *conversation) awaitRemoval() {
+	c.t.Helper()
+	parent := filepath.Dir(c.dir())
+	awaitIn(c.t, parent, "removal of "+c.session, func() bool {
+		_, err := os.Lstat(c.dir())
+		_, trash := os.Lstat(filepath.Join(parent, ".trash"))
+		return errors.Is(err, os.ErrNotExist) && errors.Is(trash, os.ErrNotExist)
+	})
 }

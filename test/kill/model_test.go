@@ -27,17 +27,17 @@ otherwise:
   text: Done.
 `
 
-// model is a strict scripted model. It goes on while the server is dead.
-type model struct {
+// strictModel is a strict scripted model. It goes on while the server is dead.
+type strictModel struct {
 	*mockserver.Server
 	library *scripted.Library
 	url     string
 }
 
-func startModel(t *testing.T) *model {
+func startModel(t *testing.T) *strictModel {
 	t.Helper()
 	library := scripted.NewLibrary()
-	m := &model{library: library, Server: mockserver.New(mockserver.Config{Library: library, Strict: true, MaxRecords: 100_000})}
+	m := &strictModel{library: library, Server: mockserver.New(mockserver.Config{Library: library, Strict: true, MaxRecords: 100_000})}
 	web := httptest.NewServer(named(m.Server))
 	m.url = web.URL
 	t.Cleanup(func() {
@@ -64,7 +64,7 @@ func named(next http.Handler) http.Handler {
 }
 
 // script adds a script and returns the id of the model that plays it.
-func (m *model) script(t *testing.T, name, steps string) string {
+func (m *strictModel) script(t *testing.T, name, steps string) string {
 	t.Helper()
 	script, err := scripted.Parse(name, []byte(steps+commonRules))
 	if err != nil {
@@ -75,10 +75,10 @@ func (m *model) script(t *testing.T, name, steps string) string {
 }
 
 // requests are those of a conversation that the model has answered, or has given up to answer.
-func (m *model) requests(tag string) []mockserver.Record { return m.RecordsOf(tag) }
+func (m *strictModel) requests(tag string) []mockserver.Record { return m.RecordsOf(tag) }
 
 // completed are those that it has answered to the end.
-func (m *model) completed(tag string) []mockserver.Record {
+func (m *strictModel) completed(tag string) []mockserver.Record {
 	var complete []mockserver.Record
 	for _, r := range m.requests(tag) {
 		if r.Outcome == mockserver.Complete {

@@ -26,7 +26,7 @@ type world struct {
 	t      *testing.T
 	server *harness.Server
 	client raw.Client
-	model  *model
+	model  *strictModel
 	point  string // the file that names the point at which the server kills itself
 
 	mu    sync.Mutex
@@ -39,19 +39,12 @@ func start(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, model: startModel(t), point: filepath.Join(t.TempDir(), "failpoint"), birth: make(chan struct{})}
 	w.server = harness.Start(t, harness.Options{
-		Tags: tags(),
+		Tags: []string{"failpoint"},
 		Env:  []string{"ANTHROPIC_API_KEY=test", "ANTHROPIC_BASE_URL=" + w.model.url, "PERDURE_FAILPOINT=@" + w.point},
 	})
 	w.client = raw.Client{URL: w.server.URL, Key: w.server.APIKey}
 	w.lives = 1
 	return w
-}
-
-func tags() []string {
-	if os.Getenv(harness.BinaryVariable) != "" {
-		return nil
-	}
-	return []string{"failpoint"}
 }
 
 // life is the number of times that the server has begun to serve.

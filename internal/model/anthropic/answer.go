@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
 	"github.com/perdure/perdure/internal/model"
 )
 

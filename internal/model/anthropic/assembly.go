@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -326,7 +327,7 @@ func (a *assembly) finish(response *model.Response, d *draft, cut bool) (jsontex
 	var err error
 	for _, g := range d.grown {
 		member, grown := g.member, g.text.String()
-		value := jsontext.Value(nil)
+		var value jsontext.Value
 		if member == "input" {
 			input, ok := model.ToolInput(grown)
 			if !ok && d.kind == "tool_use" {

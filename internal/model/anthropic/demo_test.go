@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/model/mockserver"
 	"github.com/perdure/perdure/internal/model/scripted"

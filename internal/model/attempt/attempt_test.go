@@ -34,7 +34,7 @@ func (s slow) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		writer.Close()
 	}()
-	return &http.Response{StatusCode: 200, Body: reader, Request: request}, nil
+	return &http.Response{StatusCode: http.StatusOK, Body: reader, Request: request}, nil
 }
 
 // read makes an attempt and counts every byte that is not a ping as heard.
@@ -131,7 +131,7 @@ func TestAnAnswerWithoutEndIsCut(t *testing.T) {
 	try := Begin(t.Context(), Limits{})
 	defer try.Stop()
 	endless := roundTrip(func(request *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: 200, Body: io.NopCloser(zeros{}), Request: request}, nil
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(zeros{}), Request: request}, nil
 	})
 	request, err := http.NewRequestWithContext(try.Context(), http.MethodGet, "http://model.invalid/", nil)
 	if err != nil {

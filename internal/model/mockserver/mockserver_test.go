@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/model/scripted"
 )
@@ -208,7 +209,7 @@ func TestLenientTakesWhatCanBeUnderstood(t *testing.T) {
 		t.Fatal(err)
 	}
 	response.Body.Close()
-	if response.StatusCode != 404 || response.Header.Get("Content-Type") != "application/json" {
+	if response.StatusCode != http.StatusNotFound || response.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("%d %s", response.StatusCode, response.Header.Get("Content-Type"))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -168,13 +169,13 @@ func contentText(content jsontext.Value) string {
 	if json.Unmarshal(content, &parts, lenient) != nil {
 		return ""
 	}
-	var text string
+	var text strings.Builder
 	for _, part := range parts {
 		if part.Type == "text" {
-			text += part.Text
+			text.WriteString(part.Text)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // say adds text or thinking. A block does not begin with white space alone, which many models write before a call and

@@ -83,7 +83,7 @@ func (p *Provider) Stream(ctx context.Context, request model.Request, preview fu
 	if err != nil {
 		return nil, p.failure(try, err, answer.usage)
 	}
-	defer stream.Close()
+	defer func() { _ = stream.Close() }() // nothing more is read
 	for {
 		raw, err := stream.RecvRaw()
 		if errors.Is(err, io.EOF) {

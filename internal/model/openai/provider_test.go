@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/model/attempt"
 )

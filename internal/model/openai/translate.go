@@ -1,13 +1,15 @@
 package openai
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/perdure/perdure/internal/model"
 	sdk "github.com/sashabaranov/go-openai"
+
+	"github.com/perdure/perdure/internal/model"
 )
 
 // newNames begin the names of models that take max_completion_tokens and refuse max_tokens. Most other servers know only
@@ -24,7 +26,7 @@ func (p *Provider) translate(request model.Request) (sdk.ChatCompletionRequest, 
 	if p.official || hasPrefix(request.Model, newNames) {
 		out.MaxCompletionTokens = request.MaxTokens
 	} else {
-		out.MaxTokens = request.MaxTokens
+		out.MaxTokens = request.MaxTokens //nolint:staticcheck // deprecated by OpenAI, and all that most other servers know
 	}
 	for i, tool := range request.Tools {
 		if tool.InputSchema.Kind() != '{' || !tool.InputSchema.IsValid() {
@@ -111,7 +113,7 @@ func readBlocks(content jsontext.Value) ([]block, error) {
 	case 'n', 0:
 		return nil, nil
 	}
-	return nil, fmt.Errorf("neither a string nor an array")
+	return nil, errors.New("neither a string nor an array")
 }
 
 func textOf(blocks []block) string {

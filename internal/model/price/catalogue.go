@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+
 	"github.com/perdure/perdure/internal/model"
 )
 

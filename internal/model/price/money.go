@@ -13,9 +13,10 @@ import (
 type Pico int64
 
 const (
-	// Dollar and Cent in pico-dollars.
+	// Dollar is one US dollar.
 	Dollar Pico = 1_000_000_000_000
-	Cent   Pico = Dollar / 100
+	// Cent is a hundredth of it.
+	Cent Pico = Dollar / 100
 	// WebSearch is the list price of one search: ten dollars for a thousand.
 	WebSearch Pico = Cent
 	// RuntimeCentsPerHour is the list price of an hour in which a session runs.

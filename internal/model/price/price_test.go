@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/perdure/perdure/internal/model"
 	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/internal/model"
 )
 
 func catalogue(t testing.TB) *Catalogue {

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -88,7 +89,7 @@ func (c ProviderConfig) provider(client *http.Client) (*provider, error) {
 		return nil, fmt.Errorf("the name %q must be made of lower-case letters, digits and dashes, and be at most 64 characters long", c.Name)
 	}
 	if c.Name == string(Scripted) {
-		return nil, fmt.Errorf("the name scripted is that of the scripted models")
+		return nil, errors.New("the name scripted is that of the scripted models")
 	}
 	p := &provider{config: c, patterns: c.Models}
 	if len(p.patterns) == 0 {

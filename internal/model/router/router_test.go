@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/model/mockserver"
 	"github.com/perdure/perdure/internal/model/scripted"

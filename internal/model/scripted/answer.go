@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -121,7 +123,7 @@ func (c choice) filler(request model.Request) func(text string, asJSON bool) str
 		{"{{user}}", c.heard.user},
 		{"{{result}}", c.heard.last},
 		{"{{session}}", request.Session},
-		{"{{answer}}", fmt.Sprint(c.answer + 1)},
+		{"{{answer}}", strconv.Itoa(c.answer + 1)},
 	}
 	return func(text string, asJSON bool) string {
 		if !strings.Contains(text, "{{") {
@@ -166,9 +168,9 @@ func stringOrNull(text string) jsontext.Token {
 // fingerprint tells requests apart, so that ids made from it are unique within a session and the same on every attempt.
 func fingerprint(request model.Request) string {
 	hash := sha256.New()
-	fmt.Fprintf(hash, "%s\x00%s\x00", request.Model, request.Session)
+	hash.Write([]byte(request.Model + "\x00" + request.Session + "\x00"))
 	for _, message := range request.Messages {
-		fmt.Fprintf(hash, "%s\x00%d\x00", message.Role, len(message.Content))
+		hash.Write([]byte(message.Role + "\x00" + strconv.Itoa(len(message.Content)) + "\x00"))
 		hash.Write(message.Content)
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:12]

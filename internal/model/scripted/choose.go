@@ -1,11 +1,13 @@
 package scripted
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -82,7 +84,7 @@ func readBlocks(content jsontext.Value) ([]contentBlock, error) {
 	case 'n', 0:
 		return nil, nil
 	}
-	return nil, fmt.Errorf("neither a string nor an array")
+	return nil, errors.New("neither a string nor an array")
 }
 
 func joinLines(before, after string) string {

@@ -101,7 +101,7 @@ func readFile(directory fs.FS, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	// One byte more than allowed is enough for Parse to refuse it.
 	return io.ReadAll(io.LimitReader(file, maxFile+1))
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/perdure/perdure/internal/model"
 )
 

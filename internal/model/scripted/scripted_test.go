@@ -12,8 +12,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
-	"github.com/perdure/perdure/internal/model"
 	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/internal/model"
 )
 
 func parse(t testing.TB, source string) *Script {

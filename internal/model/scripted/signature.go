@@ -3,11 +3,12 @@ package scripted
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"fmt"
 	"hash"
+	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -21,7 +22,7 @@ func Signature(modelID, thinking string, before *Past) string {
 // SignatureAfter is Signature for a past of which only the sum is at hand.
 func SignatureAfter(modelID, thinking, before string) string {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "perdure scripted thinking\x00%s\x00%s\x00%s", modelID, before, thinking)
+	sum.Write([]byte("perdure scripted thinking\x00" + modelID + "\x00" + before + "\x00" + thinking))
 	return base64.StdEncoding.EncodeToString(sum.Sum(nil))
 }
 
@@ -69,7 +70,8 @@ func (p *Past) Add(role string, block jsontext.Value) {
 	block = block.Clone()
 	// What cannot be brought into canonical form counts as it is.
 	_ = block.Canonicalize()
-	fmt.Fprintf(p.hash, "%s\x00%d\x00%s", role, len(block), block)
+	p.hash.Write([]byte(role + "\x00" + strconv.Itoa(len(block)) + "\x00"))
+	p.hash.Write(block)
 }
 
 // Sum identifies the past.

@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/perdure/perdure/internal/sandbox/isolation"
+	"github.com/perdure/perdure/internal/sandbox/processes"
 	"github.com/perdure/perdure/internal/sandbox/tooltext"
 	"github.com/perdure/perdure/internal/sandbox/wire"
 )
@@ -66,18 +67,20 @@ func Main() int {
 	}
 	g.send(wire.FromGuest{Ready: true})
 	status := g.serve()
-	g.processes.killAll()
+	if !g.config.Isolated {
+		processes.KillDescendants() // elsewhere they end with process 1
+	}
 	return status
 }
 
 type guest struct {
-	config    wire.GuestConfig
-	conn      net.Conn
-	writing   sync.Mutex
-	tools     map[string]anthropic.BetaTool
-	shell     *shell
-	processes *processes
-	results   *results
+	config   wire.GuestConfig
+	conn     net.Conn
+	writing  sync.Mutex
+	tools    map[string]anthropic.BetaTool
+	shell    *shell
+	children *processes.Children
+	results  *results
 
 	mu        sync.Mutex
 	calls     map[string]context.CancelCauseFunc
@@ -105,14 +108,14 @@ func (g *guest) prepare() error {
 	for _, tool := range agenttoolset.BetaAgentToolset20260401(toolset) {
 		g.tools[tool.Name()] = tool
 	}
-	g.processes = newProcesses(g.config.Isolated)
+	g.children = processes.New(g.config.Isolated)
 	g.results = &results{dir: g.config.Results, shownAs: g.config.ResultsHere}
 	g.shell = &shell{
-		tool:      g.tools["bash"],
-		capture:   &capture{},
-		command:   filepath.Join(g.config.Scratch, "command"),
-		processes: g.processes,
-		results:   g.results,
+		tool:     g.tools["bash"],
+		capture:  &capture{},
+		command:  filepath.Join(g.config.Scratch, "command"),
+		children: g.children,
+		results:  g.results,
 	}
 	return nil
 }
@@ -177,7 +180,7 @@ func (g *guest) run(ctx context.Context, call wire.GuestCall) (text string, isEr
 	ended := make(chan outcome, 1)
 	go func() {
 		// Only grep starts a process of its own, which must not be reaped under its hands.
-		done := g.processes.spawning()
+		done := g.children.Spawning()
 		defer done()
 		text, isError := execute(ctx, tool, call.Input)
 		ended <- outcome{text, isError}

@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sys/unix"
 
+	"github.com/perdure/perdure/internal/sandbox/processes"
 	"github.com/perdure/perdure/internal/sandbox/tooltext"
 	"github.com/perdure/perdure/internal/sandbox/wire"
 )
@@ -31,12 +32,12 @@ const defaultLimit = 120 * time.Second
 // makes a command that is not valid bash an error at once, where the toolset's own framing would wait for its end until
 // the time limit. Starting, framing, exit status and restarting of the shell are the toolset's.
 type shell struct {
-	tool      anthropic.BetaTool
-	capture   *capture
-	command   string // the file that holds the command
-	processes *processes
-	results   *results
-	pid       int // of the bash that is known to be up, or 0
+	tool     anthropic.BetaTool
+	capture  *capture
+	command  string // the file that holds the command
+	children *processes.Children
+	results  *results
+	pid      int // of the bash that is known to be up, or 0
 }
 
 type bashInput struct {
@@ -79,7 +80,7 @@ func (s *shell) run(ctx context.Context, call wire.GuestCall) (text string, isEr
 	if err := replaceFile(s.command, input.Command); err != nil {
 		return "bash: " + errors.Join(err, spool.discard()).Error(), true
 	}
-	before := s.processes.snapshot()
+	before := s.children.Snapshot()
 	terminal, err := s.capture.attach(spool)
 	if err != nil {
 		return "bash: " + errors.Join(err, spool.discard()).Error(), true
@@ -89,7 +90,7 @@ func (s *shell) run(ctx context.Context, call wire.GuestCall) (text string, isEr
 	cause := context.Cause(ctx)
 	killed := isError && cause != nil
 	if killed {
-		s.processes.killSince(before, s.pid)
+		s.children.KillSince(before, s.pid)
 	}
 	s.capture.detach()
 	output, err := spool.end()
@@ -151,7 +152,7 @@ func (s *shell) ensure(ctx context.Context) error {
 		return fmt.Errorf("the shell does not answer: %q", text[:min(len(text), 100)])
 	}
 	s.pid = pid
-	s.processes.keep(pid)
+	s.children.Keep(pid)
 	return nil
 }
 
@@ -159,8 +160,8 @@ func (s *shell) alive() bool {
 	if s.pid == 0 {
 		return false
 	}
-	p, ok := readProcess(s.pid)
-	return ok && p.state != 'Z'
+	p, ok := processes.Read(s.pid)
+	return ok && p.State != 'Z'
 }
 
 func replaceFile(path, text string) error {

@@ -205,8 +205,11 @@ func (d Dir) RecordGuest(pid int) error {
 	return os.WriteFile(d.join("guest"), []byte(fmt.Sprintf("%d %s", pid, startTime(pid))), 0o600)
 }
 
-// EndGuest kills a sandbox that a dead supervisor left, if it still lives, and waits until all of it is gone. Only the
-// holder of the lock may.
+// leaving is how long what a dead supervisor left may take to end by itself, which it does as soon as it notices.
+const leaving = 2 * time.Second
+
+// EndGuest waits until a sandbox that a dead supervisor left is gone, all of it, and kills it if that takes too long. Only
+// the holder of the lock may.
 func (d Dir) EndGuest(ctx context.Context) error {
 	text, err := os.ReadFile(d.join("guest"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -228,10 +231,13 @@ func (d Dir) EndGuest(ctx context.Context) error {
 	if startTime(pid) != started { // the number belongs to another process by now
 		return d.ForgetGuest()
 	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("kill the sandbox that a supervisor left (process %d): %w", pid, err)
-	}
+	patience := time.Now().Add(leaving)
 	for {
+		if time.Now().After(patience) {
+			if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("kill the sandbox that a supervisor left (process %d): %w", pid, err)
+			}
+		}
 		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(polled, 20)
 		if err != nil && !errors.Is(err, unix.EINTR) {

@@ -23,6 +23,7 @@ import (
 	"github.com/perdure/perdure/internal/sandbox/egress"
 	"github.com/perdure/perdure/internal/sandbox/guest"
 	"github.com/perdure/perdure/internal/sandbox/isolation"
+	"github.com/perdure/perdure/internal/sandbox/processes"
 	"github.com/perdure/perdure/internal/sandbox/tooltext"
 	"github.com/perdure/perdure/internal/sandbox/wire"
 )
@@ -138,6 +139,9 @@ func (s *supervisor) start(spec wire.Spec) (*sandbox, error) {
 	go func() {
 		ended := process.Cmd.Wait()
 		process.Kill()
+		if !s.config.Isolate {
+			processes.KillDescendants()
+		}
 		if box.proxy != nil {
 			_ = box.proxy.Close() // its connections lead nowhere
 		}
@@ -164,9 +168,9 @@ func (s *supervisor) startBare(config wire.GuestConfig) (*isolation.Process, err
 		Dir:         config.Workdir,
 		Stderr:      s.output,
 		ExtraFiles:  []*os.File{inside},
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // it ends what it started when its socket closes, so it is not killed before
 	}
-	if err := s.spawner.Start(cmd); err != nil {
+	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return &isolation.Process{Cmd: cmd, Guest: conn}, nil

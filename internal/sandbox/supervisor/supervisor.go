@@ -116,6 +116,11 @@ func open(config wire.SupervisorConfig) (_ *supervisor, err error) {
 		ended:     make(chan struct{}),
 	}
 	s.lastConnected, s.lastActive = time.Now(), time.Now()
+	if !config.Isolate {
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return nil, err
+		}
+	}
 	if s.lock, err = dir.Lock(); err != nil {
 		return nil, err
 	}

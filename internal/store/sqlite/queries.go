@@ -46,12 +46,13 @@ const (
 	sqlDeleteDocument = `DELETE FROM documents WHERE workspace = ? AND kind = ? AND id = ?`
 	sqlDeleteVersions = `DELETE FROM versions WHERE workspace = ? AND kind = ? AND id = ?`
 	sqlDeleteScope    = `DELETE FROM documents WHERE workspace = ? AND kind = ? AND scope = ? AND scope <> ''`
+	sqlDeleteAnswers  = `DELETE FROM answers WHERE workspace = ? AND session = ? AND session <> ''`
 	sqlVersion        = `SELECT id, version, body, created FROM versions WHERE workspace = ? AND kind = ? AND id = ? AND version = ?`
 	sqlVersions       = `SELECT id, version, body, created FROM versions WHERE workspace = ? AND kind = ? AND id = ?`
 	sqlAddVersion     = `INSERT INTO versions (workspace, kind, id, version, body, created) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 	sqlAnswer    = `SELECT fingerprint, status, body, at FROM answers WHERE workspace = ? AND key = ?`
-	sqlAddAnswer = `INSERT INTO answers (workspace, key, fingerprint, status, body, at) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	sqlAddAnswer = `INSERT INTO answers (workspace, key, fingerprint, status, body, at, session) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 	sqlSessionColumns = `SELECT s.id, s.agent, s.agent_version, s.environment, s.deployment, s.status, s.created, s.archived,
 		s.head, s.wake, c.body, c.seq, f.body, f.seq

@@ -52,6 +52,8 @@ func TestNoStatementScansATable(t *testing.T) {
 		sqlDeleteDocument: "", sqlDeleteVersions: "", sqlDeleteSession: "", sqlHasWorkspace: "",
 		sqlDeleteScope:    "documents_by_scope",
 		sqlForgetAnswers:  "answers_by_time",
+		sqlDeleteAnswers:  "answers_by_session",
+		sqlContentUsed:    "documents_by_content",
 		sqlArchiveSession: "", sqlTakeLease: "", sqlLeave: "",
 	} {
 		plan := explain(t, s, text)

@@ -61,7 +61,7 @@ func (w *writer) PutVersion(kind store.Kind, v store.Version) error {
 func (w *writer) Remember(key, fingerprint string, answer store.Remembered) error {
 	w.count(len(answer.Body))
 	changed, err := w.c.exec(sqlAddAnswer,
-		w.workspace, key, fingerprint, answer.Status, blob(answer.Body), answer.At.UnixMicro())
+		w.workspace, key, fingerprint, answer.Status, blob(answer.Body), answer.At.UnixMicro(), answer.Session)
 	if err != nil || changed > 0 {
 		return err
 	}
@@ -183,6 +183,9 @@ func (w *writer) DeleteSession(id string) error {
 	if changed == 0 {
 		return store.ErrNotFound
 	}
-	_, err = w.c.exec(sqlDeleteScope, w.workspace, string(store.Files), id)
+	if _, err := w.c.exec(sqlDeleteScope, w.workspace, string(store.Files), id); err != nil {
+		return err
+	}
+	_, err = w.c.exec(sqlDeleteAnswers, w.workspace, id)
 	return err
 }

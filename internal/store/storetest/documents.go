@@ -222,3 +222,26 @@ func testAnswers(t *testing.T, fresh Fresh) {
 	wants(t, "a later answer", err, nil)
 	must(t, remember("key", "other", empty))
 }
+
+func testContentUsed(t *testing.T, fresh Fresh) {
+	s := fresh.open(t)
+	w := s.In(id.New(id.Workspace))
+	used := func(content string, want bool) {
+		t.Helper()
+		got, err := s.ContentUsed(t.Context(), content)
+		must(t, err)
+		if got != want {
+			t.Errorf("content %q is used: %v, want %v", content, got, want)
+		}
+	}
+	d := store.Document{ID: id.New(id.File), Body: []byte("b"), Created: epoch, Content: "hash"}
+	update(t, w, func(w store.Writer) error { return w.Put(store.Files, d) })
+	used("hash", true)
+	used("other", false)
+	used("", false)
+	if got := read(t, w, func(r store.Reader) (store.Document, error) { return r.Document(store.Files, d.ID) }); got.Content != "hash" {
+		t.Errorf("the document has content %q", got.Content)
+	}
+	update(t, w, func(w store.Writer) error { return w.Delete(store.Files, d.ID) })
+	used("hash", false)
+}

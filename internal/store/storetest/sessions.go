@@ -162,8 +162,19 @@ func testDeleteSession(t *testing.T, fresh Fresh) {
 		return w.Append(store.Append{Session: gone, Head: 5, Wake: at(0), Config: []byte("c"), State: []byte("s")})
 	})
 
+	for name, session := range map[string]string{"gone": gone, "stays": stays, "free": ""} {
+		update(t, w, func(w store.Writer) error {
+			return w.Remember(name, "f", store.Remembered{Status: 200, Body: []byte(name), At: epoch, Session: session})
+		})
+	}
+
 	update(t, w, func(w store.Writer) error { return w.DeleteSession(gone) })
 
+	_, err = view(w, func(r store.Reader) (store.Remembered, error) { return r.Recall("gone", "f") })
+	wants(t, "the answer about it", err, store.ErrNotFound)
+	for _, name := range []string{"stays", "free"} {
+		read(t, w, func(r store.Reader) (store.Remembered, error) { return r.Recall(name, "f") })
+	}
 	_, err = view(w, func(r store.Reader) (store.Session, error) { return r.Session(gone) })
 	wants(t, "its row", err, store.ErrNotFound)
 	if log := wholeLog(t, w, gone, 10); len(log) != 0 {

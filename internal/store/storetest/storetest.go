@@ -43,6 +43,7 @@ func Run(t *testing.T, fresh Fresh) {
 		"DeleteSession":       testDeleteSession,
 		"Documents":           testDocuments,
 		"DocumentPages":       testDocumentPages,
+		"ContentUsed":         testContentUsed,
 		"Versions":            testVersions,
 		"Answers":             testAnswers,
 		"Isolation":           testIsolation,

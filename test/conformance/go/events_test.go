@@ -236,6 +236,7 @@ func TestInterruptWhileStreaming(t *testing.T) {
 	same(w, "type of the echo", echo.Data[0].Type, "user.interrupt")
 	events := w.until(stream, "session.status_idle")
 	same(w, "messages of a broken answer", len(only(events, "agent.message")), 0)
+	same(w, "errors", len(only(events, "session.error")), 0)
 	same(w, "ended spans", len(only(events, "span.model_request_end")), 1)
 	same(w, "interrupts", len(only(events, "user.interrupt")), 1)
 	same(w, "stop reason", events[len(events)-1].AsSessionStatusIdle().StopReason.Type, "end_turn")

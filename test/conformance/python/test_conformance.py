@@ -126,7 +126,7 @@ class Conformance(unittest.TestCase):
             for i in range(3)
         ]
         self.assertEqual(made[0].status, "idle")
-        self.assertEqual(sessions.retrieve(made[0].id), made[0])
+        self.assertEqual(sessions.retrieve(made[0].id).agent, made[0].agent)
         self.assertEqual([s.id for s in sessions.list(agent_id=agent.id, limit=1, order="asc")], [s.id for s in made])
         later = sessions.list(agent_id=agent.id, created_at_gt=made[0].created_at)
         self.assertEqual([s.id for s in later], [made[2].id, made[1].id])

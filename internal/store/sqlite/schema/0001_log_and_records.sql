@@ -111,10 +111,12 @@ CREATE TABLE answers (
     status      INTEGER NOT NULL,
     body        BLOB,
     at          INTEGER NOT NULL,
+    session     TEXT    NOT NULL,
     UNIQUE (workspace, key)
 ) STRICT;
 
 CREATE INDEX answers_by_time ON answers (at);
+CREATE INDEX answers_by_session ON answers (workspace, session) WHERE session <> '';
 
 -- One row that a health check writes, to prove that a commit still reaches the disk.
 CREATE TABLE probe (

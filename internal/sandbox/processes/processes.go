@@ -1,6 +1,7 @@
 //go:build linux
 
-package guest
+// Package processes finds, kills and reaps what a command of an agent started, however it hid.
+package processes
 
 import (
 	"bytes"
@@ -13,16 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processes finds, kills and reaps what the tools started.
+// Children are the processes that this one can be held responsible for. It must be the first process of its namespace, or
+// a subreaper, so that what loses its parent becomes its child.
 //
 // A command's processes are those that were not there when it began and that descend from its shell, or that have lost
-// their parent since (by a double fork, or by leaving the session) and so have become the guest's own children. What
+// their parent since (by a double fork, or by leaving the session) and so have become children of this process. What
 // earlier calls left running stays. The exception: what an earlier call's job lets go of while a later call runs is taken
 // for the later one's.
 //
-// Children of the guest that it did not start are reaped when they have ended. Those that the toolset started are its own
+// Children that this process did not start are reaped when they have ended. Those that the toolset started are its own
 // to reap: the shell, which is known by number, and what grep starts, during which nothing is reaped.
-type processes struct {
+type Children struct {
 	self     int
 	isolated bool
 	reaping  sync.RWMutex // held for reading by whoever starts processes and waits for them
@@ -31,14 +33,19 @@ type processes struct {
 	kept int
 }
 
-type process struct {
-	pid, parent int
-	state       byte
-	started     string
+// Process is one that exists or existed.
+type Process struct {
+	PID, Parent int
+	State       byte   // as in /proc: Z has ended
+	Started     string // in clock ticks since boot
 }
 
-func newProcesses(isolated bool) *processes {
-	p := &processes{self: os.Getpid(), isolated: isolated}
+// Snapshot is every process that existed at a time.
+type Snapshot map[Process]struct{}
+
+// New watches the children. Isolated says that this is the first process of a namespace.
+func New(isolated bool) *Children {
+	p := &Children{self: os.Getpid(), isolated: isolated}
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, unix.SIGCHLD)
 	go func() {
@@ -49,8 +56,8 @@ func newProcesses(isolated bool) *processes {
 	return p
 }
 
-// spawning holds off reaping until done is called.
-func (p *processes) spawning() (done func()) {
+// Spawning holds off reaping until done is called.
+func (p *Children) Spawning() (done func()) {
 	p.reaping.RLock()
 	return func() {
 		p.reaping.RUnlock()
@@ -58,14 +65,14 @@ func (p *processes) spawning() (done func()) {
 	}
 }
 
-// keep says that pid is reaped by the one who started it.
-func (p *processes) keep(pid int) {
+// Keep says that pid is reaped by the one who started it.
+func (p *Children) Keep(pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.kept = pid
 }
 
-func (p *processes) reap() {
+func (p *Children) reap() {
 	if !p.reaping.TryLock() {
 		return // the one who holds it comes back
 	}
@@ -74,15 +81,15 @@ func (p *processes) reap() {
 	kept := p.kept
 	p.mu.Unlock()
 	for _, child := range list() {
-		if child.parent == p.self && child.state == 'Z' && child.pid != kept {
-			_, _ = unix.Wait4(child.pid, nil, unix.WNOHANG, nil) // somebody else may have been faster
+		if child.Parent == p.self && child.State == 'Z' && child.PID != kept {
+			_, _ = unix.Wait4(child.PID, nil, unix.WNOHANG, nil) // somebody else may have been faster
 		}
 	}
 }
 
-// snapshot is every process that exists.
-func (p *processes) snapshot() map[process]struct{} {
-	all := map[process]struct{}{}
+// Snapshot is every process that exists.
+func (p *Children) Snapshot() Snapshot {
+	all := Snapshot{}
 	for _, q := range list() {
 		all[q.identity()] = struct{}{}
 	}
@@ -90,11 +97,11 @@ func (p *processes) snapshot() map[process]struct{} {
 }
 
 // identity is what stays the same of a process: numbers are used again.
-func (q process) identity() process { return process{pid: q.pid, started: q.started} }
+func (q Process) identity() Process { return Process{PID: q.PID, Started: q.Started} }
 
-// killSince kills the shell and all that a command started since the snapshot, and returns when none of it is left.
-func (p *processes) killSince(before map[process]struct{}, shell int) {
-	p.killUntilNone(func(all map[int]process) []int {
+// KillSince kills the shell and all that a command started since the snapshot, and returns when none of it is left.
+func (p *Children) KillSince(before Snapshot, shell int) {
+	killUntilNone(p.isolated, func(all map[int]Process) []int {
 		var victims []int
 		for pid, q := range all {
 			if pid == shell {
@@ -113,12 +120,12 @@ func (p *processes) killSince(before map[process]struct{}, shell int) {
 }
 
 // descends says whether q's first ancestor that is the shell, the guest or older than the command is not an old job.
-func (p *processes) descends(all map[int]process, q process, before map[process]struct{}, shell int) bool {
+func (p *Children) descends(all map[int]Process, q Process, before Snapshot, shell int) bool {
 	for range len(all) {
-		if q.parent == shell || q.parent == p.self {
+		if q.Parent == shell || q.Parent == p.self {
 			return true
 		}
-		parent, ok := all[q.parent]
+		parent, ok := all[q.Parent]
 		if !ok {
 			return p.isolated // it has just lost its parent
 		}
@@ -130,41 +137,44 @@ func (p *processes) descends(all map[int]process, q process, before map[process]
 	return false
 }
 
-// killAll kills every process that the guest can be held responsible for.
-func (p *processes) killAll() {
-	if p.isolated {
-		return // they end with process 1
-	}
-	p.killUntilNone(func(all map[int]process) []int {
+// KillDescendants kills everything that descends from this process, and reaps what has become its child. Nobody may be
+// waiting for a child meanwhile. It is for where there is no namespace whose end would do that.
+func KillDescendants() {
+	self := os.Getpid()
+	killUntilNone(false, func(all map[int]Process) []int {
 		var victims []int
 		for pid, q := range all {
 			for range len(all) {
-				if q.parent == p.self {
+				if q.Parent == self {
 					victims = append(victims, pid)
 					break
 				}
-				parent, ok := all[q.parent]
+				parent, ok := all[q.Parent]
 				if !ok {
 					break
 				}
 				q = parent
 			}
 		}
-		return victims
+		for {
+			if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != nil || pid <= 0 {
+				return victims
+			}
+		}
 	})
 }
 
 // killUntilNone repeats, because a process may be starting others meanwhile. If they are faster than it for too long,
 // everything in the sandbox is killed at one blow.
-func (p *processes) killUntilNone(victims func(map[int]process) []int) {
+func killUntilNone(isolated bool, victims func(map[int]Process) []int) {
 	deadline := time.Now().Add(500 * time.Millisecond)
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
 	for {
-		all := map[int]process{}
+		all := map[int]Process{}
 		for _, q := range list() {
-			if q.state != 'Z' {
-				all[q.pid] = q
+			if q.State != 'Z' {
+				all[q.PID] = q
 			}
 		}
 		found := victims(all)
@@ -172,7 +182,7 @@ func (p *processes) killUntilNone(victims func(map[int]process) []int) {
 			return
 		}
 		if time.Now().After(deadline) {
-			if p.isolated {
+			if isolated {
 				_ = unix.Kill(-1, unix.SIGKILL) // as process 1: all others of the namespace, at once
 			}
 			if time.Now().After(deadline.Add(time.Second)) {
@@ -187,7 +197,7 @@ func (p *processes) killUntilNone(victims func(map[int]process) []int) {
 }
 
 // list reads the processes that can be seen.
-func list() []process {
+func list() []Process {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -197,32 +207,32 @@ func list() []process {
 	if err != nil {
 		return nil
 	}
-	var all []process
+	var all []Process
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		if q, ok := readProcess(pid); ok {
+		if q, ok := Read(pid); ok {
 			all = append(all, q)
 		}
 	}
 	return all
 }
 
-func readProcess(pid int) (process, bool) {
+func Read(pid int) (Process, bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return process{}, false
+		return Process{}, false
 	}
 	// The name, in parentheses, may hold anything.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
-		return process{}, false
+		return Process{}, false
 	}
 	parent, err := strconv.Atoi(string(fields[1]))
 	if err != nil {
-		return process{}, false
+		return Process{}, false
 	}
-	return process{pid: pid, parent: parent, state: fields[0][0], started: string(fields[19])}, true
+	return Process{PID: pid, Parent: parent, State: fields[0][0], Started: string(fields[19])}, true
 }
