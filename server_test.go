@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -151,4 +153,99 @@ func TestDemoTurn(t *testing.T) {
 	c := start(t, perdure.Options{})
 	s := c.session("scripted/demo", map[string]any{"type": "user.message", "content": []any{map[string]any{"type": "text", "text": "go"}}})
 	c.follow(s.ID, func(kind string, _ []byte) bool { return kind == "session.status_idle" })
+}
+
+func (c *client) send(session string, events ...any) int {
+	return c.do("POST", "/v1/sessions/"+session+"/events", map[string]any{"events": events}, nil)
+}
+
+func message(text string) map[string]any {
+	return map[string]any{"type": "user.message", "content": []any{map[string]any{"type": "text", "text": text}}}
+}
+
+func scripts(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+const writer = `
+rules:
+  - when: {system: judge, user: second draft}
+    text: '{"result": "satisfied", "explanation": "It is good."}'
+  - when: {system: judge}
+    text: 'Here it is: {"result": "needs_revision", "explanation": "Write it again."}'
+  - when: {user: Write it again}
+    text: second draft
+otherwise:
+  text: first draft
+`
+
+func TestOutcome(t *testing.T) {
+	c := start(t, perdure.Options{ScriptsDir: scripts(t, map[string]string{"writer": writer})})
+	s := c.session("scripted/writer")
+	outcome := func(most int) map[string]any {
+		return map[string]any{
+			"type": "user.define_outcome", "description": "a text", "max_iterations": most,
+			"rubric": map[string]any{"type": "text", "content": "It is good."},
+		}
+	}
+	if status := c.send(s.ID, outcome(3)); status != 200 {
+		t.Fatalf("define_outcome: %d", status)
+	}
+	var results []string
+	note := func(kind string, body []byte) bool {
+		if kind == "span.outcome_evaluation_end" {
+			var end struct {
+				Result string `json:"result"`
+			}
+			if err := json.Unmarshal(body, &end); err != nil {
+				t.Fatal(err)
+			}
+			results = append(results, end.Result)
+		}
+		return kind == "session.status_idle"
+	}
+	kinds := c.follow(s.ID, note)
+	if want := []string{"needs_revision", "satisfied"}; !slices.Equal(results, want) {
+		t.Errorf("results %v, want %v", results, want)
+	}
+	want := []string{
+		"user.define_outcome", "session.status_running", "session.thread_status_running",
+		"span.model_request_start", "agent.message", "span.model_request_end",
+		"span.outcome_evaluation_start", "span.outcome_evaluation_end",
+		"span.model_request_start", "agent.message", "span.model_request_end",
+		"span.outcome_evaluation_start", "span.outcome_evaluation_end",
+		"session.thread_status_idle", "session.usage", "session.status_idle",
+	}
+	if !slices.Equal(kinds, want) {
+		t.Errorf("events %v,\nwant %v", kinds, want)
+	}
+	var view struct {
+		Outcomes []struct {
+			Result    string  `json:"result"`
+			Iteration int     `json:"iteration"`
+			Completed *string `json:"completed_at"`
+		} `json:"outcome_evaluations"`
+	}
+	c.do("GET", "/v1/sessions/"+s.ID, nil, &view)
+	if len(view.Outcomes) != 1 || view.Outcomes[0].Result != "satisfied" || view.Outcomes[0].Iteration != 1 || view.Outcomes[0].Completed == nil {
+		t.Errorf("outcome_evaluations %+v", view.Outcomes)
+	}
+
+	// The last evaluation that asks for a revision ends the outcome, after a last word of the agent.
+	other := c.session("scripted/writer", outcome(1))
+	results = nil
+	kinds = c.follow(other.ID, note)
+	if want := []string{"max_iterations_reached"}; !slices.Equal(results, want) {
+		t.Errorf("results %v, want %v", results, want)
+	}
+	if n := len(kinds); n < 6 || kinds[n-5] != "agent.message" {
+		t.Errorf("no last word: %v", kinds)
+	}
 }

@@ -45,7 +45,7 @@ and goes on where it was when something dies. It speaks the Claude Managed Agent
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(runCommand(), serveCommand(), keysCommand(), doctorCommand(), configCommand(), mockModelCommand(), versionCommand())
+	root.AddCommand(runCommand(), serveCommand(), demoCommand(), keysCommand(), doctorCommand(), configCommand(), mockModelCommand(), versionCommand())
 	err := fang.Execute(context.Background(), root, fang.WithVersion(version()), fang.WithErrorHandler(showError))
 	var exit *exitError
 	switch {

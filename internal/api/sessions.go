@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -140,9 +141,23 @@ func appendResources(list []jsontext.Value, mounted ...resource.FileResource) ([
 	return list, nil
 }
 
-// checkFiles refuses messages with files that the workspace does not have.
+// checkFiles refuses messages with files that the workspace does not have, and reads rubrics that are files.
 func (c *call) checkFiles(inputs []session.Input) error {
 	for i, in := range inputs {
+		if in.RubricFile != "" {
+			content, _, err := c.Files.Open(c.ctx, c.key.Workspace, in.RubricFile)
+			if err != nil {
+				return err
+			}
+			inputs[i].Rubric, err = resource.RubricFromFile(fmt.Sprintf("events[%d].rubric", i), content)
+			closeBody(content)
+			if err != nil {
+				return err
+			}
+		}
+		if in.Content == nil {
+			continue
+		}
 		if in.Content == nil { // an interrupt or a confirmation has none, a result may have none
 			continue
 		}

@@ -1,10 +1,13 @@
 package resource
 
 import (
+	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/perdure/perdure/internal/id"
 	"github.com/perdure/perdure/internal/problem"
 	"github.com/perdure/perdure/internal/session"
 )
@@ -12,7 +15,11 @@ import (
 // Limits of the events of one request.
 const (
 	maxEvents         = 1_000
-	maxDenyMessage    = 10_000 // characters
+	maxOutcome        = 100_000 // characters of a description
+	maxRubric         = 262_144 // characters
+	maxIterations     = 20
+	maxFileRubric     = 4 * maxRubric // bytes
+	maxDenyMessage    = 10_000        // characters
 	maxFileDocuments  = 100
 	eventReadOnlyKeys = "id processed_at session_thread_id created_at"
 )
@@ -35,19 +42,21 @@ func DecodeEvents(body []byte) ([]session.Input, error) {
 // DecodeInitialEvents reads the initial_events of a session, which must each start work.
 func DecodeInitialEvents(raw []jsontext.Value) ([]session.Input, error) {
 	inputs := make([]session.Input, 0, len(raw))
-	documents := 0
+	documents, outcomes := 0, 0
 	for i, event := range raw {
 		n, err := readValue(index("initial_events", i), event)
 		if err != nil {
 			return nil, err
 		}
-		switch n.variant(session.UserMessage, session.UserDefineOutcome) {
-		case session.UserDefineOutcome:
-			n.refuse(join(n.path, "type"), "%s is %s", quote(session.UserDefineOutcome), unsupported)
-		}
+		n.variant(session.UserMessage, session.UserDefineOutcome)
 		input := readEvent(n)
 		if err := n.err(); err != nil {
 			return nil, err
+		}
+		if input.Type == session.UserDefineOutcome {
+			if outcomes++; outcomes > 1 {
+				return nil, problem.Invalidf("initial_events[%d]: only one user.define_outcome is allowed", i)
+			}
 		}
 		documents += strings.Count(string(input.Content), `{"type":"document","source":{"type":"file"`)
 		inputs = append(inputs, input)
@@ -96,9 +105,53 @@ func readEvent(n node) session.Input {
 			in.Content = readContent(content, ResultContent)
 		}
 	case session.UserDefineOutcome:
-		n.refuse(join(n.path, "type"), "%s is %s", quote(kind), unsupported)
+		readOutcome(n, &in)
 	}
 	return in
+}
+
+func readOutcome(n node, in *session.Input) {
+	o := n.event("description", "rubric", "max_iterations", "outcome_id")
+	description := o.field("description")
+	in.Description = description.text()
+	n.length(description.path, in.Description, 1, maxOutcome)
+	most := o.field("max_iterations")
+	in.Max = int(optional(most, node.integer).Or(session.DefaultIterations))
+	if n.ok() && (in.Max < 1 || in.Max > maxIterations) {
+		n.refuse(most.path, "must be from 1 to %d", maxIterations)
+	}
+	rubric := o.field("rubric")
+	switch rubric.variant("text", "file") {
+	case "text":
+		content := rubric.object("type", "content").field("content")
+		in.Rubric = content.text()
+		n.checkRubric(content.path, in.Rubric)
+	case "file":
+		file := rubric.object("type", "file_id").field("file_id")
+		in.RubricFile = file.text()
+		n.checkID(id.File, in.RubricFile, "Invalid file ID.")
+	}
+}
+
+func (v *verdict) checkRubric(path, text string) {
+	if v.ok() && strings.TrimSpace(text) == "" {
+		v.refuse(path, "must not be blank")
+	}
+	v.length(path, text, 1, maxRubric)
+}
+
+// RubricFromFile reads a rubric that is a file. The path says which event named it, for errors.
+func RubricFromFile(path string, content io.Reader) (string, error) {
+	raw, err := io.ReadAll(io.LimitReader(content, maxFileRubric+1))
+	if err != nil {
+		return "", err
+	}
+	var v verdict
+	if len(raw) > maxFileRubric || !utf8.Valid(raw) {
+		v.refuse(path, "the file of a rubric must be text in UTF-8 of at most %d characters", maxRubric)
+	}
+	v.checkRubric(path, string(raw))
+	return string(raw), v.err()
 }
 
 // event reads an event. What only the server says of an event is known and not used, so that an event as served can be

@@ -101,6 +101,31 @@ func (d *drive) run(ctx context.Context, list []session.Call) {
 	}()
 }
 
+// takeUp makes the calls that an earlier drive may have left running in the sandbox this drive's own, after it has told the
+// sandbox to end them. One that the sandbox has not heard of will not run any more.
+func (d *drive) takeUp(ctx context.Context) {
+	a, err := d.loadAgent()
+	if err != nil {
+		d.log.Error("the tools of an interrupted session cannot be read; its calls are not stopped", "error", err)
+		return
+	}
+	var left []session.Call
+	for _, call := range d.state.Calls {
+		if _, ended := d.results[call.ID]; ended || !call.Runnable() || a.tools.Place(call.Name) != tool.Sandbox {
+			continue
+		}
+		if err := d.Sandboxes.Interrupt(ctx, d.lease.Session, call.ID); err != nil {
+			d.log.Error("a tool call could not be interrupted", "call", call.ID, "error", err)
+			d.results[call.ID] = callResult{call: call.ID, Result: failed("The turn was interrupted, and the sandbox could not be told so. The outcome of this call is unknown.")}
+			continue
+		}
+		left = append(left, call)
+	}
+	if len(left) > 0 {
+		d.run(ctx, left)
+	}
+}
+
 // guarded turns a panic of a tool into a result.
 func (d *drive) guarded(call session.Call, run func() (session.Result, bool)) (r session.Result, ok bool) {
 	defer func() {

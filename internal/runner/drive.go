@@ -25,6 +25,8 @@ type drive struct {
 	request *request // the model request that this drive made
 	outcome *outcome // what became of it, not in the log yet
 	calls   *calls   // the tool calls that this drive runs
+	grading *grading // the evaluation that this drive makes
+	grade   *grade   // what it found, not in the log yet
 	results map[string]callResult
 	used    bool             // a tool ran in the sandbox, which may have left outputs
 	context *session.Context // what the model sees, as far as it was folded
@@ -45,6 +47,7 @@ func (r *Runner) Drive(ctx context.Context, lease store.Lease) (err error) {
 		d.sub.Close()
 		d.request.wait()
 		d.calls.wait()
+		d.grading.wait()
 		r.contexts.put(lease.Session, d.context)
 		if p := recover(); p != nil {
 			err = fmt.Errorf("runner: drive of session %s panicked: %v\n%s", lease.Session, p, debug.Stack())
@@ -75,19 +78,22 @@ func (d *drive) advance(ctx context.Context) (done bool, err error) {
 			step.AbandonRequest()
 		}
 	case session.Stop:
+		if !d.running() {
+			d.takeUp(ctx)
+		}
 		if d.running() {
 			d.stopEffects(ctx)
 			return false, d.await(ctx)
 		}
-		step.ApplyInterrupt(d.outcome.usage(), d.interruptedResults())
+		step.ApplyInterrupt(d.spent(), d.interruptedResults())
 	case session.WaitUntil:
 		if !time.Now().Before(action.At) {
 			step.Resume()
 		}
 	case session.Sample:
-		if d.request == nil {
-			step.BeginRequest()
-		}
+		step.BeginRequest()
+	case session.Evaluate:
+		step.BeginEvaluation()
 	}
 	if action.Kind == session.Erase {
 		return true, d.Erase(ctx, d.lease.Workspace, d.lease.Session)
@@ -124,6 +130,11 @@ func (d *drive) perform(ctx context.Context, action session.Action) (done bool, 
 			d.begin(ctx)
 		}
 		return false, d.await(ctx)
+	case session.Evaluate:
+		if d.grading == nil {
+			d.beginGrading(ctx)
+		}
+		return false, d.await(ctx)
 	case session.RunCalls:
 		if d.calls == nil {
 			d.Failpoint("calls-logged")
@@ -136,12 +147,24 @@ func (d *drive) perform(ctx context.Context, action session.Action) (done bool, 
 }
 
 // running reports whether an effect of this drive has not ended.
-func (d *drive) running() bool { return d.request != nil || d.calls != nil }
+func (d *drive) running() bool { return d.request != nil || d.calls != nil || d.grading != nil }
+
+// spent is what effects are known to have used that is not in the log yet.
+func (d *drive) spent() session.Usage {
+	u := d.outcome.usage()
+	if d.grade != nil {
+		u.Add(d.grade.usage)
+	}
+	return u
+}
 
 // incorporate adds what the effects brought.
 func (d *drive) incorporate(step *session.Step) {
 	if d.outcome != nil {
 		d.outcome.log(step)
+	}
+	if d.grade != nil {
+		step.EndEvaluation(d.grade.result, d.grade.explanation, d.grade.usage)
 	}
 	for _, c := range step.State.Calls {
 		if r, ok := d.results[c.ID]; ok {
@@ -192,7 +215,7 @@ func (d *drive) committed(ctx context.Context, step *session.Step) {
 		return
 	}
 	d.state = step.State
-	d.outcome = nil
+	d.outcome, d.grade = nil, nil
 	d.foldContext(step)
 	var acknowledged []string
 	for id, r := range d.results {
@@ -237,6 +260,9 @@ func (d *drive) await(ctx context.Context) error {
 			d.request, d.outcome = nil, &o
 			d.Failpoint("answer-arrived")
 			return nil
+		case g := <-d.grading.ended():
+			d.grading, d.grade = nil, &g
+			return nil
 		case r, ok := <-d.calls.finished():
 			if !ok {
 				d.calls = nil
@@ -273,6 +299,7 @@ func (d *drive) moved() bool {
 func (d *drive) stopEffects(ctx context.Context) {
 	d.request.stop()
 	d.calls.stop(ctx)
+	d.grading.stop()
 }
 
 // collect makes files of what the agent left, before clients are told that it is done.

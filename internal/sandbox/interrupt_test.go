@@ -78,7 +78,7 @@ func TestInterrupt(t *testing.T) {
 func TestInterruptKeepsEarlierJobs(t *testing.T) {
 	t.Parallel()
 	f := fresh(t)
-	f.expect(bash("setsid sleep 5000 >/dev/null 2>&1 </dev/null & disown; true"), "(no output)")
+	f.expect(bash("setsid sleep 5000 >/dev/null 2>&1 </dev/null & until pgrep -x sleep >/dev/null; do :; done"), "(no output)")
 	f.fifo("started")
 	c := bash(up + "sleep 1000")
 	ended := f.begun(c)

@@ -19,6 +19,11 @@ type Input struct {
 	Result  string         // of a confirmation: allow | deny
 	Message string         // of a denial
 	IsError bool           // of a result
+	// Of an outcome:
+	Description string
+	Rubric      string
+	RubricFile  string // the file that holds the rubric: whoever calls Accept has read it into Rubric
+	Max         int    // evaluations; 0 if the client does not say
 }
 
 // History answers what a State does not hold.
@@ -62,7 +67,10 @@ func (a *acceptance) check(i int, in Input, all []Input) error {
 	s := a.step.State
 	atBudget := s.Status == Idle && s.Stop != nil && s.Stop.Type == BudgetReached
 	switch in.Type {
-	case UserMessage, SystemMessage:
+	case UserMessage, SystemMessage, UserDefineOutcome:
+		if in.Type == UserDefineOutcome && s.Outcome() != nil {
+			return problem.Invalidf("%s: outcome %s is not finished; send user.interrupt to end it before you define another", at(i, ""), s.Outcome().ID)
+		}
 		if in.Type == SystemMessage {
 			if err := a.checkSystemMessage(i, all); err != nil {
 				return err
@@ -158,6 +166,12 @@ func (a *acceptance) take(in Input) {
 	switch in.Type {
 	case UserMessage, SystemMessage:
 		a.takeMessage(in)
+	case UserDefineOutcome:
+		a.logged(func() { s.defineOutcome(in) })
+		if s.State.Status == Idle {
+			s.run()
+			a.delivered = s.State.Settled()
+		}
 	case UserInterrupt:
 		a.takeInterrupt(in)
 	case UserToolConfirmation:
@@ -222,8 +236,10 @@ func (a *acceptance) takeInterrupt(in Input) {
 		a.echoOnly(e)
 	case s.State.Status == Idle:
 		a.log(e)
-		if a.answered || !s.State.Settled() {
-			s.closeCalls(nil)
+		waited := a.answered || !s.State.Settled()
+		s.closeCalls(nil)
+		s.endOutcome(Usage{})
+		if waited {
 			s.rest(StopReason{Type: EndTurn}, nil)
 			a.answered = false
 		}
@@ -249,8 +265,10 @@ func (a *acceptance) settle() {
 	a.step.run()
 }
 
-func (a *acceptance) log(e entry) {
-	a.step.add(e)
+func (a *acceptance) log(e entry) { a.logged(func() { a.step.add(e) }) }
+
+func (a *acceptance) logged(add func()) {
+	add()
 	if n := len(a.step.Events); n > 0 && a.step.err == nil {
 		a.echoes = append(a.echoes, a.step.Events[n-1].Body)
 	}

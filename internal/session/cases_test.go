@@ -126,8 +126,9 @@ func TestMessageWaitsForResults(t *testing.T) {
 // Messages are delivered in the order in which they were accepted, also when a wait ends with one.
 func TestMessagesDoNotOvertake(t *testing.T) {
 	for name, inputs := range map[string][]session.Input{
-		"result and message":    {customResult("c1", "found"), message("second")},
-		"interrupt and message": {interrupt(), message("second")},
+		"result and message":       {customResult("c1", "found"), message("second")},
+		"interrupt and message":    {interrupt(), message("second")},
+		"result, message, message": {customResult("c1", "found"), message("second"), message("third")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := started(t)
@@ -136,12 +137,29 @@ func TestMessagesDoNotOvertake(t *testing.T) {
 			m.end(session.Answer{Blocks: []session.AnswerBlock{custom("c1")}, Model: "m1"})
 			m.mustAccept(inputs...)
 			wantValid(t, m.answer(text("ok")))
-			if diff := cmp.Diff([]string{"hello", "first", "second"}, delivered(m.log)); diff != "" {
+			want := []string{"hello", "first", "second", "third"}[:len(inputs)+1]
+			if diff := cmp.Diff(want, delivered(m.log)); diff != "" {
 				t.Errorf("order of delivery (-want +got):\n%s", diff)
 			}
 			m.checked(t)
 		})
 	}
+	t.Run("approval and message", func(t *testing.T) {
+		m := started(t)
+		m.answer(asking("c1"))
+		m.mustAccept(allow("c1"), message("second"))
+		m.addResult("c1", "ran")
+		wantValid(t, m.answer(text("ok")))
+		m.checked(t)
+	})
+	t.Run("message, interrupt, message", func(t *testing.T) {
+		m := newMachine(t, config())
+		m.mustAccept(message("first"), interrupt(), message("second"))
+		m.interrupt(nil)
+		m.answer(text("ok")) // what came after the interrupt starts a turn
+		stop(t, m, session.EndTurn)
+		m.checked(t)
+	})
 	t.Run("interrupt, then message", func(t *testing.T) {
 		m := started(t)
 		m.begin()
@@ -384,6 +402,16 @@ func TestInterruptClosesApprovals(t *testing.T) {
 			m.checked(t)
 		})
 	}
+	t.Run("late approval", func(t *testing.T) {
+		m := started(t)
+		m.answer(asking("c1"))
+		m.mustAccept(interrupt())
+		if _, _, err := m.accept(allow("c1")); err == nil {
+			t.Error("a call that was interrupted is approved")
+		}
+		m.want(session.Rest)
+		m.checked(t)
+	})
 }
 
 // An interrupt ends the turn also when the last answer to it came just before, in the same request.
@@ -516,6 +544,7 @@ func TestOutcomeIsLoggedOnce(t *testing.T) {
 func TestFailTurnWithoutARequest(t *testing.T) {
 	m := started(t)
 	m.answer(allowed("c1"))
+	m.mustAccept(message("queued"))
 	step := m.step()
 	step.FailTurn(session.Usage{}, session.Failure{Type: "unknown_error", Message: "internal error"})
 	m.commit(step)
@@ -611,6 +640,10 @@ func TestConversationIsMended(t *testing.T) {
 		{Type: session.AgentToolUse, ID: "c1", Body: jsontext.Value(`{"name":"bash","input":null}`)},
 		{Type: session.AgentToolUse, ID: "c2", Body: jsontext.Value(`{"name":"bash","input":"cut"}`)},
 		{Type: session.AgentToolUse, ID: "c3", Body: jsontext.Value(`{"name":"bash"}`)},
+		{Type: session.AgentToolResult, Body: jsontext.Value(`{"tool_use_id":"c8","content":[{"type":"text","text":"of nothing"}]}`)},
+		{Type: session.AgentToolResult, Body: jsontext.Value(`{"tool_use_id":"c9","content":[{"type":"text","text":"of nothing"}]}`)},
+		{Type: session.AgentToolResult, Body: jsontext.Value(`{"tool_use_id":"c2","content":[{"type":"text","text":"first"}]}`)},
+		{Type: session.AgentToolResult, Body: jsontext.Value(`{"tool_use_id":"c2","content":[{"type":"text","text":"second"}]}`)},
 		{Type: session.UserMessage, Body: jsontext.Value(`{"content":[{"type":"text","text":"between"}]}`)},
 		{Type: session.AgentToolResult, Body: jsontext.Value(`{"tool_use_id":"c1","content":[{"type":"text","text":"late"}]}`)},
 		{Type: session.AgentToolResult, Body: jsontext.Value(`{"tool_use_id":"c9","content":[{"type":"text","text":"of nothing"}]}`)},
@@ -627,6 +660,111 @@ func TestConversationIsMended(t *testing.T) {
 		}
 	}
 	wantValid(t, c.Messages())
+	if all := show(c.Messages()); strings.Contains(all, "nothing") || strings.Contains(all, "second") || strings.Contains(all, "late") || !strings.Contains(all, "first") {
+		t.Errorf("results that answer nothing are shown, or a good one is not:\n%s", all)
+	}
+}
+
+// An answer of nothing but thinking leaves nothing in the conversation, neither then nor later.
+func TestThinkingAloneIsLeftOut(t *testing.T) {
+	m := started(t)
+	m.answer(thinking("m1", "lonely"))
+	m.mustAccept(message("again"))
+	m.answer(thinking("m1", "useful"), text("ok"), thinking("m1", "trailing"))
+	m.mustAccept(message("and again"))
+	asked := m.begin()
+	wantValid(t, asked)
+	if all := show(asked); strings.Contains(all, "lonely") || strings.Contains(all, "trailing") || !strings.Contains(all, "useful") {
+		t.Errorf("the model is asked\n%s", all)
+	}
+}
+
+// A turn is bounded, also across the waits in it.
+func TestTurnsAreBounded(t *testing.T) {
+	cut := func(id string) session.AnswerBlock {
+		b := allowed(id)
+		b.Call.Refusal, b.Call.Cut = "cut off", true
+		return b
+	}
+	t.Run("answers", func(t *testing.T) {
+		m := started(t)
+		m.limits.Requests = 3
+		for i := range 3 {
+			id := fmt.Sprint("c", i)
+			m.answer(custom(id))
+			m.mustAccept(customResult(id, "found"))
+		}
+		m.want(session.Rest)
+		stop(t, m, session.RetriesExhausted)
+		m.mustAccept(message("go on"))
+		m.answer(text("ok"))
+		stop(t, m, session.EndTurn)
+		m.checked(t)
+	})
+	t.Run("calls that are cut off", func(t *testing.T) {
+		m := started(t)
+		m.limits.Truncated = 2
+		m.answer(cut("c1"))
+		m.answer(allowed("c2"))
+		m.addResult("c2", "ran")
+		m.answer(cut("c3"))
+		m.answer(cut("c4"))
+		stop(t, m, session.RetriesExhausted)
+		m.checked(t)
+	})
+	t.Run("requests that are lost", func(t *testing.T) {
+		m := started(t)
+		m.limits.Lost = 2
+		abandon := func() {
+			m.begin()
+			step := m.step()
+			step.AbandonRequest()
+			m.commit(step)
+		}
+		abandon()
+		m.answer(allowed("c1"))
+		m.addResult("c1", "ran")
+		abandon()
+		abandon()
+		m.want(session.Rest)
+		stop(t, m, session.RetriesExhausted)
+		m.checked(t)
+	})
+}
+
+// A message that comes while the model refuses starts the next turn.
+func TestMessageDuringARefusal(t *testing.T) {
+	m := started(t)
+	m.begin()
+	m.mustAccept(message("something else"))
+	m.end(session.Answer{StopReason: session.Refusal, Model: "m1"})
+	wantValid(t, m.answer(text("ok")))
+	stop(t, m, session.EndTurn)
+	m.checked(t)
+}
+
+// A step leaves the state that it is built on as it was, whatever it does.
+func TestStepsDoNotShareTheirState(t *testing.T) {
+	m := started(t)
+	m.begin()
+	for range 5 {
+		m.mustAccept(message("queued"))
+		before := reloaded(t, m.state)
+		step := m.step()
+		step.FailTurn(session.Usage{}, session.Failure{Type: "unknown_error"})
+		other := m.step()
+		if _, err := other.Accept(m, []session.Input{message("x")}); err != nil {
+			t.Fatal(err)
+		}
+		sameState(t, "the state that two steps were built on", before, m.state)
+	}
+	m.end(session.Answer{Blocks: []session.AnswerBlock{asking("c1"), asking("c2")}, Model: "m1"})
+	before := reloaded(t, m.state)
+	step := m.step()
+	if _, err := step.Accept(m, []session.Input{deny("c1", "no"), interrupt()}); err != nil {
+		t.Fatal(err)
+	}
+	sameState(t, "the state that a step was built on", before, m.state)
 }
 
 // Many blocks cost what they weigh, not their square.

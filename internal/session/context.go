@@ -28,6 +28,8 @@ type Context struct {
 	bytes    int
 	// held are thinking blocks that no other block has followed yet. An answer of nothing but thinking is left out.
 	held []jsontext.Value
+	// noted are texts of ours that came while calls were open: they follow the results.
+	noted []string
 	// open are the calls of the last answer, in order, and results what has come for them.
 	open    []string
 	results map[string]jsontext.Value
@@ -102,6 +104,21 @@ func (c *Context) apply(e Event) error {
 		return c.call(e)
 	case AgentToolResult, AgentMCPToolResult, UserToolResult, UserCustomToolResult:
 		return c.result(e)
+	case UserDefineOutcome:
+		var body outcomeFields
+		if err := json.Unmarshal(e.Body, &body); err != nil {
+			return err
+		}
+		c.note(outcomePrompt(body))
+	case OutcomeEvaluationEnd:
+		var body struct {
+			Result      string `json:"result"`
+			Explanation string `json:"explanation"`
+		}
+		if err := json.Unmarshal(e.Body, &body); err != nil {
+			return err
+		}
+		c.note(evaluationPrompt(body.Result, body.Explanation))
 	case ModelRequestStart:
 		c.closeCalls()
 	case ModelRequestEnd:
@@ -264,6 +281,25 @@ func (c *Context) closeCalls() {
 	c.add("user", blocks...)
 	c.open = nil
 	clear(c.results)
+	noted := c.noted
+	c.noted = nil
+	for _, text := range noted {
+		c.note(text)
+	}
+}
+
+// note adds a text of ours to what the user says.
+func (c *Context) note(text string) {
+	switch {
+	case blank(text):
+	case len(c.open) > 0:
+		c.noted = append(c.noted, text)
+	default:
+		block, err := encode(textBlock{"text", text})
+		if err == nil { // the text came out of a log, whose text is valid
+			c.add("user", block)
+		}
+	}
 }
 
 var missingResult = jsontext.Value(`{"type":"text","text":"The result of this call was not recorded; its outcome is unknown."}`)

@@ -29,6 +29,8 @@ const (
 	Sample
 	// RunCalls: run Action.Calls.
 	RunCalls
+	// Evaluate: log the start of an evaluation of the outcome, have it graded, log what was found.
+	Evaluate
 	// Abandon: a model request is open. Whoever made it ends it; if nobody did, Step.AbandonRequest does.
 	Abandon
 	// Erase: the session was deleted. Remove its sandbox, and then all of it from the store.
@@ -78,8 +80,9 @@ func Decide(s *State, limits Limits) Action {
 	if !s.Settled() {
 		return decideCalls(s)
 	}
+	ended := !s.Unanswered && (len(s.Queue) == 0 || s.Requests > 0)
 	switch {
-	case !s.Unanswered && len(s.Queue) == 0, !s.Unanswered && s.Requests > 0:
+	case ended && s.Outcome() == nil:
 		return Action{Kind: finish}
 	case s.Requests >= limits.Requests || s.Truncated >= limits.Truncated:
 		return Action{Kind: stopAtLimit}
@@ -87,6 +90,8 @@ func Decide(s *State, limits Limits) Action {
 		return Action{Kind: giveUp}
 	case s.OverBudget():
 		return Action{Kind: pauseAtBudget}
+	case ended && (len(s.Queue) == 0 || s.Outcome().Evaluation != ""):
+		return Action{Kind: Evaluate}
 	default:
 		return Action{Kind: Sample}
 	}

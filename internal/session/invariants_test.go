@@ -428,14 +428,15 @@ func checkMessages(messages []session.Message, model string) error {
 }
 
 // checkPrefix says where an earlier conversation is not how a later one begins. The last message of the earlier one may
-// have been added to.
+// have been added to, unless the model answered it.
 func checkPrefix(earlier, later []session.Message) error {
 	if len(later) < len(earlier) {
 		return fmt.Errorf("%d messages became %d", len(earlier), len(later))
 	}
 	for i, m := range earlier {
 		a, b := string(m.Content), string(later[i].Content)
-		whole := a == b || i == len(earlier)-1 && strings.HasPrefix(b, strings.TrimSuffix(a, "]")+",")
+		answered := len(later) > len(earlier) && later[len(earlier)].Role == "assistant"
+		whole := a == b || i == len(earlier)-1 && !answered && strings.HasPrefix(b, strings.TrimSuffix(a, "]")+",")
 		if m.Role != later[i].Role || !whole {
 			return fmt.Errorf("message %d changed from %s %s to %s %s", i, m.Role, a, later[i].Role, b)
 		}

@@ -82,6 +82,7 @@ func (h *history) check(t *rapid.T) {
 	}
 	h.checkAction(t)
 	h.checkInterruptible(t)
+	sameState(t, "steps that were not appended changed the state", whole, h.state)
 }
 
 // checkAction checks that the action is one that somebody can perform.
@@ -98,6 +99,9 @@ func (h *history) checkAction(t *rapid.T) {
 	idle := s.Status == session.Idle || s.Status == session.Terminated
 	if (action.Kind == session.Rest) != idle && s.Interrupt == nil && !s.Deleted {
 		t.Fatalf("a session that is %s needs %s", s.Status, kindName(action.Kind))
+	}
+	if s.Status == session.Idle && len(s.Queue) > 0 && s.Stop.Type != session.RequiresAction && s.Stop.Type != session.BudgetReached {
+		t.Fatalf("messages wait while it is idle with %s", s.Stop.Type)
 	}
 	if action.Kind == session.RunCalls && len(action.Calls) == 0 {
 		t.Fatalf("no calls are to be run: %+v", s.Calls)

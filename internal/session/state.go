@@ -35,6 +35,8 @@ type State struct {
 	Lost      int `json:"lost,omitzero"`
 	// RetryAt is when the next attempt is due, while rescheduling.
 	RetryAt time.Time `json:"retry_at,omitzero"`
+	// Outcomes are those that were defined, the oldest first. Only the last can be unfinished.
+	Outcomes []Outcome `json:"outcomes,omitzero"`
 
 	Usage        Usage     `json:"usage"`
 	ActiveNanos  int64     `json:"active_nanos"`           // running time, without the present run
@@ -54,6 +56,7 @@ func (s *State) Clone() *State {
 	c := *s
 	c.Queue = slices.Clone(s.Queue)
 	c.Calls = slices.Clone(s.Calls)
+	c.Outcomes = slices.Clone(s.Outcomes)
 	return &c
 }
 
@@ -176,6 +179,13 @@ func (s *State) apply(e Event) error {
 	case ModelRequestStart:
 		s.Request, s.Unanswered = &Attempt{ID: e.ID, At: e.At}, true
 		s.Calls = nil
+		if o := s.Outcome(); o != nil && o.Result == OutcomePending {
+			o.Result = OutcomeRunning
+		}
+	case UserDefineOutcome:
+		return s.applyOutcome(e)
+	case OutcomeEvaluationStart, OutcomeEvaluationEnd:
+		return s.applyEvaluation(e)
 	case ModelRequestEnd:
 		return s.applyRequestEnd(e)
 	case StatusRunning:

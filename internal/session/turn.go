@@ -283,6 +283,15 @@ type modelUsage struct {
 	Speed      *string `json:"speed"`
 }
 
+func newModelUsage(u Usage) modelUsage {
+	v := modelUsage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite5m + u.CacheWrite1h}
+	if u.Fast {
+		fast := "fast"
+		v.Speed = &fast
+	}
+	return v
+}
+
 func (s *Step) endRequest(end requestEnd) {
 	request := s.State.Request
 	if request == nil {
@@ -293,14 +302,7 @@ func (s *Step) endRequest(end requestEnd) {
 		IsError *bool      `json:"is_error"`
 		Usage   modelUsage `json:"model_usage"`
 	}
-	f := fields{Start: request.ID, Usage: modelUsage{
-		Input: end.Usage.Input, Output: end.Usage.Output, CacheRead: end.Usage.CacheRead,
-		CacheWrite: end.Usage.CacheWrite5m + end.Usage.CacheWrite1h,
-	}}
-	if end.Usage.Fast {
-		fast := "fast"
-		f.Usage.Speed = &fast
-	}
+	f := fields{Start: request.ID, Usage: newModelUsage(end.Usage)}
 	if end.Failed || end.Discarded || end.Lost {
 		failed := true
 		f.IsError = &failed
@@ -375,15 +377,19 @@ const (
 	unansweredText = "The turn was interrupted before this call was answered."
 )
 
-// ApplyInterrupt ends the turn. Usage is what the open request is known to have used. Results holds those of calls that
-// were running or had ended; every other open call gets one that says that it did not run.
+// ApplyInterrupt ends the turn. Usage is what the open request or evaluation is known to have used. Results holds those
+// of calls that were running or had ended; every other open call gets one that says that it did not run.
 func (s *Step) ApplyInterrupt(usage Usage, results map[string]Result) {
 	if s.State.Interrupt == nil {
 		return
 	}
 	s.interrupted()
-	s.endRequest(requestEnd{Usage: usage, Discarded: true})
+	if s.State.Request != nil {
+		s.endRequest(requestEnd{Usage: usage, Discarded: true})
+		usage = Usage{}
+	}
 	s.closeCalls(results)
+	s.endOutcome(usage)
 	s.rest(StopReason{Type: EndTurn}, nil)
 }
 

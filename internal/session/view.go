@@ -108,7 +108,7 @@ type View struct {
 	Budget             *BudgetView       `json:"budget"`
 	Usage              UsageView         `json:"usage"`
 	Stats              Stats             `json:"stats"`
-	OutcomeEvaluations []jsontext.Value  `json:"outcome_evaluations"`
+	OutcomeEvaluations []OutcomeView     `json:"outcome_evaluations"`
 	Deployment         *string           `json:"deployment_id"`
 	Created            string            `json:"created_at"`
 	Updated            string            `json:"updated_at"`
@@ -138,7 +138,7 @@ func NewView(s *State, at time.Time) View {
 	if v.Vaults == nil {
 		v.Vaults = []string{}
 	}
-	v.OutcomeEvaluations = []jsontext.Value{}
+	v.OutcomeEvaluations = outcomeViews(s.Outcomes)
 	return v
 }
 

@@ -100,15 +100,18 @@ func TestCallEndsWhileDead(t *testing.T) {
 // asked for again, also if the sandbox was not told so.
 func TestResult(t *testing.T) {
 	t.Parallel()
-	for name, point := range map[string]string{"not appended": "result-arrived", "not acknowledged": "step-appended:3"} {
-		t.Run(name, func(t *testing.T) {
+	for _, test := range []struct {
+		name, point string
+		requests    int // the step that appends the result begins the next request
+	}{{"not appended", "result-arrived", 2}, {"not acknowledged", "step-appended:3", 3}} {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			w := start(t)
 			c := w.converse(w.model.script(t, "once", once), "")
-			c.sayThenDie("Hello.", point)
+			c.sayThenDie("Hello.", test.point)
 			c.goOn()
 			c.wantIdle("end_turn")
-			c.wantRequests(2, 2)
+			c.wantRequests(test.requests, 2)
 			c.want("results", c.count("agent.tool_result"), 1)
 			c.check("once")
 		})
@@ -142,16 +145,13 @@ steps:
   - answer:
       - tool: bash
         input: {command: "echo first >> runs; echo content > file"}
-  - delay: 1ms
-    answer:
+  - answer:
       - tool: read
         input: {file_path: file}
   - text: Finished.
 `), "")
-	// The sandbox is stopped between the two calls, so that the second has begun and does not end.
-	died := c.dieAt("step-appended:3")
-	c.try(c.key(), c.words("Hello."))
-	died()
+	// The sandbox is stopped between the two calls, so that the second begins and does not end.
+	c.sayThenDie("Hello.", "step-appended:3")
 	guest := holder(t, filepath.Join(c.dir(), "guest"))
 	guest.signal(t, unix.SIGSTOP)
 	c.run()
@@ -167,7 +167,7 @@ steps:
 		t.Errorf("the file was not read: %s", text)
 	}
 	c.wantIdle("end_turn")
-	c.wantRequests(3, 3)
+	c.wantRequests(4, 3) // one had begun as the server died the first time
 	c.check("first")
 }
 

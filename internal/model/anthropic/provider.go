@@ -145,11 +145,22 @@ func (p *Provider) Stream(ctx context.Context, request model.Request, preview fu
 func (p *Provider) failure(try *attempt.Attempt, err error, usage model.Usage) error {
 	var refused *sdk.Error
 	if errors.As(err, &refused) {
-		var wait time.Duration
+		header := http.Header{}
 		if refused.Response != nil {
-			wait = model.RetryAfter(refused.Response.Header, time.Now())
+			header = refused.Response.Header
 		}
-		err = model.Rejected(refused.StatusCode, string(refused.Type()), refused.Message, wait)
+		failed := model.Rejected(refused.StatusCode, string(refused.Type()), refused.Message, model.RetryAfter(header, time.Now()))
+		// The API knows better than the status: a 429 can mean that nothing is left for the month.
+		switch header.Get("X-Should-Retry") {
+		case "true":
+			failed.Retryable = failed.Class != model.Billing
+		case "false":
+			failed.Retryable, failed.RetryAfter = false, 0
+		}
+		if refused.RequestID != "" {
+			failed.Cause = errors.New("request id " + refused.RequestID)
+		}
+		err = failed
 	}
 	return try.Failed(err, p.redact, usage)
 }

@@ -331,6 +331,27 @@ func TestErrorsAreClassified(t *testing.T) {
 	}
 }
 
+func TestTheServerSaysWhetherToTryAgain(t *testing.T) {
+	for _, test := range []struct {
+		status int
+		header string
+		want   bool
+	}{{429, "", true}, {429, "false", false}, {500, "false", false}, {400, "true", true}, {402, "true", false}} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Should-Retry", test.header)
+			w.Header().Set("Request-Id", "req_1")
+			w.Header().Set("Retry-After", "5")
+			w.WriteHeader(test.status)
+		}))
+		b := &bench{t: t, provider: newProvider(t, Config{BaseURL: server.URL})}
+		failed := b.failure(request(user("x")))
+		if failed.Retryable != test.want || !test.want && failed.RetryAfter != 0 || !strings.Contains(failed.Error(), "req_1") {
+			t.Errorf("%d %q: %+v", test.status, test.header, failed)
+		}
+		server.Close()
+	}
+}
+
 func TestTheKeyIsInNoError(t *testing.T) {
 	const key = "sk-ant-verysecret"
 	b := newBench(t, `steps: [{fail: {status: 401, message: "the key `+key+` is not valid"}}, {text: x, break: {how: error, type: api_error, message: "`+key+`"}}]`, Config{APIKey: key})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/goccy/go-yaml"
@@ -62,6 +63,9 @@ func (b *Block) inputText() (string, error) {
 	}
 }
 
+// longNumber is what the YAML reader makes a string of because no integer holds it.
+var longNumber = regexp.MustCompile(`^[-+]?[0-9]{20,}$`)
+
 func writeYAML(encoder *jsontext.Encoder, value any) error {
 	switch value := value.(type) {
 	case nil:
@@ -69,6 +73,9 @@ func writeYAML(encoder *jsontext.Encoder, value any) error {
 	case bool:
 		return encoder.WriteToken(jsontext.Bool(value))
 	case string:
+		if longNumber.MatchString(value) {
+			return fmt.Errorf("%s: a whole number of more than 64 bits cannot be told from text here; write the whole input as a string of JSON", value)
+		}
 		return encoder.WriteToken(jsontext.String(value))
 	case int:
 		return encoder.WriteToken(jsontext.Int(int64(value)))

@@ -45,7 +45,8 @@
 //	    signature: abc            # made by Signature if left out
 //	  - redacted_thinking: b3BhcXVl
 //	  - tool: bash
-//	    input: {command: ls}      # a mapping, or a string that holds a JSON object and is sent as it stands
+//	    input: {command: ls}      # a mapping, or a string that holds a JSON object and is sent as it stands, which
+//	                              # keeps the text of numbers
 //	    id: toolu_1               # a unique one is made if left out
 //	  - tool: bash
 //	    raw_input: '{"command": ' # sent as it stands, also if it is no JSON

@@ -154,6 +154,25 @@ steps:
 	}
 }
 
+func TestOddTextGetsThrough(t *testing.T) {
+	k := newTalk(t, `steps: [{answer: [{text: "a\0b\u2028"}, {tool: t, id: i, input: {"k\0": "\0"}}]}]`)
+	want := `[{"type":"text","text":"a\u0000b` + "\u2028" + `"},{"type":"tool_use","id":"i","name":"t","input":{"k\u0000":"\u0000"}}]`
+	if diff := cmp.Diff(want, k.answer()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNumbersKeepTheirValueOrAreRefused(t *testing.T) {
+	k := newTalk(t, `steps: [{answer: [{tool: t, id: i, input: {a: 18446744073709551615, b: -9223372036854775808, c: 0.1}}]}]`)
+	if got, want := k.answer(), `"input":{"a":18446744073709551615,"b":-9223372036854775808,"c":0.1}}]`; !strings.HasSuffix(got, want) {
+		t.Errorf("%s, want %s", got, want)
+	}
+	_, err := Parse("test", []byte(`steps: [{answer: [{tool: t, id: i, input: {a: 99999999999999999999}}]}]`))
+	if err == nil || !strings.Contains(err.Error(), "more than 64 bits") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestCallsThatCannotBeRunAreMarked(t *testing.T) {
 	for _, test := range []struct {
 		name, source string

@@ -117,6 +117,9 @@ func (g *guest) prepare() error {
 		children: g.children,
 		results:  g.results,
 	}
+	if g.config.ProcessBytes > 0 {
+		g.shell.limits = fmt.Sprintf("ulimit -d %d; ", g.config.ProcessBytes>>10)
+	}
 	return nil
 }
 

@@ -37,7 +37,8 @@ type shell struct {
 	command  string // the file that holds the command
 	children *processes.Children
 	results  *results
-	pid      int // of the bash that is known to be up, or 0
+	limits   string // a command that limits the shell's processes, or ""
+	pid      int    // of the bash that is known to be up, or 0
 }
 
 type bashInput struct {
@@ -141,7 +142,7 @@ func (s *shell) ensure(ctx context.Context) error {
 	}
 	// Its programs, not the guest, are to be the victims when memory runs out.
 	text, isError := s.execute(ctx, bashInput{
-		Command:   "{ echo 500 >/proc/self/oom_score_adj; } 2>/dev/null; printf '%s' $$",
+		Command:   s.limits + "{ echo 500 >/proc/self/oom_score_adj; } 2>/dev/null; printf '%s' $$",
 		TimeoutMS: (10 * time.Second).Milliseconds(),
 	})
 	if isError {

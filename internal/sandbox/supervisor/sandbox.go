@@ -193,13 +193,23 @@ func (s *supervisor) guestConfig(spec wire.Spec) wire.GuestConfig {
 	if spec.Network.Mode != egress.None {
 		maps.Copy(environment, egress.Variables(isolation.ProxyAddress))
 	}
+	var processBytes int64
+	if !s.bounded("memory") {
+		processBytes = spec.Limits.MemoryBytes
+	}
 	return wire.GuestConfig{
 		Workdir: "/workspace", Results: "/mnt/session/tool_results", ResultsHere: "/mnt/session/tool_results", Scratch: isolation.Scratch,
 		AllowedRoots:  []string{"/mnt/session", "/mnt/memory", isolation.Home, "/tmp"},
 		ReadOnlyRoots: []string{"/mnt/session/uploads"},
 		Environment:   environment,
+		ProcessBytes:  processBytes,
 		Isolated:      true,
 	}
+}
+
+// bounded says whether a control group bounds the whole sandbox's use.
+func (s *supervisor) bounded(controller string) bool {
+	return slices.ContainsFunc(s.config.Cgroups, func(g wire.CgroupConfig) bool { return slices.Contains(g.Controllers, controller) })
 }
 
 func (s *supervisor) isolationConfig(spec wire.Spec, config wire.GuestConfig) isolation.Config {
@@ -209,13 +219,7 @@ func (s *supervisor) isolationConfig(spec wire.Spec, config wire.GuestConfig) is
 		{Resource: unix.RLIMIT_NOFILE, Value: uint64(limit.OpenFiles)},
 		{Resource: unix.RLIMIT_FSIZE, Value: uint64(limit.FileBytes)},
 	}
-	bounded := func(controller string) bool {
-		return slices.ContainsFunc(s.config.Cgroups, func(g wire.CgroupConfig) bool { return slices.Contains(g.Controllers, controller) })
-	}
-	if !bounded("memory") {
-		rlimits = append(rlimits, isolation.Rlimit{Resource: unix.RLIMIT_DATA, Value: uint64(limit.MemoryBytes)})
-	}
-	if !bounded("pids") {
+	if !s.bounded("pids") {
 		rlimits = append(rlimits, isolation.Rlimit{Resource: unix.RLIMIT_NPROC, Value: uint64(limit.Processes)})
 	}
 	return isolation.Config{

@@ -147,13 +147,14 @@ type Started struct {
 // GuestConfig is the first message to the guest.
 type GuestConfig struct {
 	Workdir       string            `json:"workdir"`
-	Results       string            `json:"results"`     // the directory for output that is too long
-	ResultsHere   string            `json:"here"`        // the same directory as the agent knows it
-	Scratch       string            `json:"scratch"`     // a directory of the guest's own
-	AllowedRoots  []string          `json:"roots"`       // where the file tools may go beside Workdir
-	ReadOnlyRoots []string          `json:"read_only"`   //
-	Environment   map[string]string `json:"environment"` //
-	Isolated      bool              `json:"isolated"`    // the guest is the first process of a pid namespace
+	Results       string            `json:"results"`       // the directory for output that is too long
+	ResultsHere   string            `json:"here"`          // the same directory as the agent knows it
+	Scratch       string            `json:"scratch"`       // a directory of the guest's own
+	AllowedRoots  []string          `json:"roots"`         // where the file tools may go beside Workdir
+	ReadOnlyRoots []string          `json:"read_only"`     //
+	Environment   map[string]string `json:"environment"`   //
+	ProcessBytes  int64             `json:"process_bytes"` // the data of each of the shell's processes; 0 for no limit
+	Isolated      bool              `json:"isolated"`      // the guest is the first process of a pid namespace
 }
 
 // ToGuest is a message from the supervisor to the guest: exactly one field is set.
