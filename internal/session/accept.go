@@ -168,10 +168,7 @@ func (a *acceptance) take(in Input) {
 		a.takeMessage(in)
 	case UserDefineOutcome:
 		a.logged(func() { s.defineOutcome(in) })
-		if s.State.Status == Idle {
-			s.run()
-			a.delivered = s.State.Settled()
-		}
+		a.start()
 	case UserInterrupt:
 		a.takeInterrupt(in)
 	case UserToolConfirmation:
@@ -217,13 +214,19 @@ func (a *acceptance) take(in Input) {
 func (a *acceptance) takeMessage(in Input) {
 	s := a.step
 	e := entry{kind: in.Type, thread: true, fields: messageFields{in.Content}}
+	a.start()
+	e.queued = !a.delivered
+	a.log(e)
+}
+
+// start lets an idle session run.
+func (a *acceptance) start() {
+	s := a.step
 	if s.State.Status == Idle {
 		s.run()
 		// A message never comes between calls and their results, nor before one that was accepted earlier.
 		a.delivered = s.State.Settled() && len(s.State.Queue) == 0
 	}
-	e.queued = !a.delivered
-	a.log(e)
 }
 
 // takeInterrupt ends the wait of a session that is idle at once. One that runs is stopped by its driver, which knows what

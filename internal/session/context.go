@@ -28,8 +28,10 @@ type Context struct {
 	bytes    int
 	// held are thinking blocks that no other block has followed yet. An answer of nothing but thinking is left out.
 	held []jsontext.Value
-	// noted are texts of ours that came while calls were open: they follow the results.
+	// noted are texts of ours that came during a request, or while calls were open: they follow the answer and the results.
 	noted []string
+	// asking says that a request is open: what it was asked must not change.
+	asking bool
 	// open are the calls of the last answer, in order, and results what has come for them.
 	open    []string
 	results map[string]jsontext.Value
@@ -121,8 +123,12 @@ func (c *Context) apply(e Event) error {
 		c.note(evaluationPrompt(body.Result, body.Explanation))
 	case ModelRequestStart:
 		c.closeCalls()
+		c.asking = true
 	case ModelRequestEnd:
-		c.held = nil
+		c.held, c.asking = nil, false
+		if len(c.open) == 0 {
+			c.closeCalls()
+		}
 	}
 	return nil
 }
@@ -268,7 +274,8 @@ func resultBlock(call string, content []jsontext.Value, isError bool) (jsontext.
 	return encode(result{"tool_result", call, raw, isError})
 }
 
-// closeCalls puts the results directly after the calls, in the order of the calls. One that is missing says so.
+// closeCalls puts the results directly after the calls, in the order of the calls, and then what was noted. A result that
+// is missing says so.
 func (c *Context) closeCalls() {
 	blocks := make([]jsontext.Value, 0, len(c.open))
 	for _, id := range c.open {
@@ -292,7 +299,7 @@ func (c *Context) closeCalls() {
 func (c *Context) note(text string) {
 	switch {
 	case blank(text):
-	case len(c.open) > 0:
+	case c.asking || len(c.open) > 0:
 		c.noted = append(c.noted, text)
 	default:
 		block, err := encode(textBlock{"text", text})

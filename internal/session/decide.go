@@ -81,8 +81,11 @@ func Decide(s *State, limits Limits) Action {
 		return decideCalls(s)
 	}
 	ended := !s.Unanswered && (len(s.Queue) == 0 || s.Requests > 0)
+	outcome := s.Outcome()
 	switch {
-	case ended && s.Outcome() == nil:
+	case outcome != nil && outcome.Evaluation != "":
+		return Action{Kind: Evaluate} // it was begun within all bounds
+	case ended && outcome == nil:
 		return Action{Kind: finish}
 	case s.Requests >= limits.Requests || s.Truncated >= limits.Truncated:
 		return Action{Kind: stopAtLimit}
@@ -90,7 +93,7 @@ func Decide(s *State, limits Limits) Action {
 		return Action{Kind: giveUp}
 	case s.OverBudget():
 		return Action{Kind: pauseAtBudget}
-	case ended && (len(s.Queue) == 0 || s.Outcome().Evaluation != ""):
+	case ended && len(s.Queue) == 0:
 		return Action{Kind: Evaluate}
 	default:
 		return Action{Kind: Sample}

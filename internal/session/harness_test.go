@@ -223,7 +223,7 @@ func sameState(t failer, what string, want, got *session.State) {
 func kindName(k session.ActionKind) string {
 	names := map[session.ActionKind]string{
 		session.Rest: "rest", session.WaitUntil: "wait", session.Sample: "sample", session.RunCalls: "run calls",
-		session.Abandon: "abandon", session.Erase: "erase", session.Stop: "stop",
+		session.Abandon: "abandon", session.Erase: "erase", session.Evaluate: "evaluate", session.Stop: "stop",
 	}
 	if name, ok := names[k]; ok {
 		return name

@@ -137,12 +137,14 @@ func (s *Step) BeginEvaluation() {
 }
 
 // EndEvaluation logs what the grader found: satisfied, needs_revision or failed. The last evaluation that would ask for a
-// revision ends the outcome instead.
+// revision ends the outcome instead. It adds nothing if no evaluation is under way.
 func (s *Step) EndEvaluation(result, explanation string, usage Usage) {
-	o := s.State.Outcome()
-	if o == nil {
-		return
+	if o := s.State.Outcome(); o != nil && o.Evaluation != "" {
+		s.endEvaluation(o, result, explanation, usage)
 	}
+}
+
+func (s *Step) endEvaluation(o *Outcome, result, explanation string, usage Usage) {
 	if result == OutcomeNeedsRevision && o.Iteration+1 >= o.Max {
 		result = OutcomeMaxIterations
 	}
@@ -161,8 +163,8 @@ func (s *Step) EndEvaluation(result, explanation string, usage Usage) {
 
 // endOutcome ends the outcome that is worked on because the turn was interrupted.
 func (s *Step) endOutcome(usage Usage) {
-	if s.State.Outcome() != nil {
-		s.EndEvaluation(OutcomeInterrupted, "The work was interrupted.", usage)
+	if o := s.State.Outcome(); o != nil {
+		s.endEvaluation(o, OutcomeInterrupted, "The work was interrupted.", usage)
 	}
 }
 

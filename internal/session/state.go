@@ -295,7 +295,9 @@ func (s *State) applyRequestEnd(e Event) error {
 	default:
 		s.Failures, s.Lost = 0, 0
 		s.Requests++
-		s.Unanswered = len(s.Calls) > 0
+		// An outcome that was defined during the request is pending still: the model has not seen it.
+		outcome := s.Outcome()
+		s.Unanswered = len(s.Calls) > 0 || outcome != nil && outcome.Result == OutcomePending
 		if private.Truncated {
 			s.Truncated++
 		} else {
