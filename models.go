@@ -58,9 +58,8 @@ func openModels(o Options) (*models, error) {
 }
 
 // Cost is the list cost of what a request used.
-func (m *models) Cost(id string, usage model.Usage) (session.Cost, bool) {
-	cost, ok := m.catalogue.Cost(id, usage, price.Terms{})
-	return session.Cost(cost), ok
+func (m *models) Cost(id, geo string, usage model.Usage) (session.Cost, bool) {
+	return m.catalogue.Cost(id, usage, price.Terms{USOnly: geo == "us"})
 }
 
 // DefaultEffort is the effort of a model for which none is given.

@@ -84,7 +84,11 @@ func showDemo(ctx context.Context, o demo.Options, dir string, keep bool) error 
 func demoAccount(a *demo.Account) string {
 	text := fmt.Sprintf("\nThe job is done, in %s with everything: %s\n\n", terminal.Duration(a.Took), terminal.CleanLine(a.Report))
 	for i, k := range a.Kills {
-		text += fmt.Sprintf("  kill %d        SIGKILL %s; server ready after %s, next event after %s\n", i+1, k.Moment, terminal.Duration(k.Ready), terminal.Duration(k.Next))
+		went := "the work went on after " + terminal.Duration(k.Next)
+		if k.Moment == demo.InToolCall {
+			went = "the tool ran on meanwhile, and its result came after " + terminal.Duration(k.Next)
+		}
+		text += fmt.Sprintf("  kill %d        SIGKILL %s; server ready again after %s; %s\n", i+1, k.Moment, terminal.Duration(k.Ready), went)
 	}
 	text += fmt.Sprintf("  model calls   %d made, %d of them made again because a kill cut them short\n", a.ModelCalls, a.ModelCallsCut)
 	text += fmt.Sprintf("  tool calls    %d made, %d results; the one that a kill hit ran %d time(s), so %d repeated\n", a.ToolCalls, a.ToolResults, a.ToolRuns, max(0, a.ToolRuns-1))

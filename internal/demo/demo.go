@@ -25,6 +25,7 @@ const (
 	intoTheAnswer = 6
 	longAnswer    = "All three"
 	deadline      = 90 * time.Second
+	cleanUpLimit  = 10 * time.Second
 )
 
 // Options say how the demo runs.
@@ -50,14 +51,7 @@ func Run(ctx context.Context, o Options) (_ *Account, err error) {
 	if err := d.prepare(ctx); err != nil {
 		return nil, err
 	}
-	defer func() {
-		// The session's sandbox and files go with it.
-		cleanup, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer done()
-		if deleteErr := d.c.DeleteSession(cleanup, d.account.Session); deleteErr != nil {
-			err = errors.Join(err, fmt.Errorf("delete the demo's session: %w", deleteErr))
-		}
-	}()
+	defer func() { err = errors.Join(err, d.cleanUp(ctx)) }()
 	following, stop := context.WithCancel(ctx)
 	defer stop()
 	opened := make(chan struct{})
@@ -131,6 +125,33 @@ func (d *demo) prepare(ctx context.Context) error {
 	return nil
 }
 
+// cleanUp deletes the session, and with it its sandbox and files. One that is still at work is interrupted before.
+func (d *demo) cleanUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
+	defer cancel()
+	s, err := d.c.Look(ctx, d.account.Session)
+	if err == nil && s.Status != "idle" {
+		_, err = d.c.Send(ctx, s.ID, map[string]string{"type": "user.interrupt"})
+		for err == nil && s.Status != "idle" {
+			timer := time.NewTimer(50 * time.Millisecond)
+			select {
+			case <-timer.C:
+				s, err = d.c.Look(ctx, s.ID)
+			case <-ctx.Done():
+				timer.Stop()
+				err = context.Cause(ctx)
+			}
+		}
+	}
+	if err == nil {
+		err = d.c.DeleteSession(ctx, d.account.Session)
+	}
+	if err != nil {
+		return fmt.Errorf("delete the demo's session: %w", err)
+	}
+	return nil
+}
+
 // watch sends the job, kills the server at the two moments, approves the write, and returns at the end of the job.
 func (d *demo) watch(ctx context.Context) error {
 	text := []any{map[string]string{"type": "text", "text": "Total the orders, and prove that the total is right."}}
@@ -145,7 +166,7 @@ func (d *demo) watch(ctx context.Context) error {
 			return fmt.Errorf("the session's events ended: %w", err)
 		case <-d.strike:
 			d.strike = nil
-			if err := d.kill(ctx, "in the middle of a tool call", d.check); err != nil {
+			if err := d.kill(ctx, InToolCall, d.check); err != nil {
 				return err
 			}
 		case e := <-d.events:
@@ -209,7 +230,7 @@ func (d *demo) piece(ctx context.Context, e client.Event) error {
 	if d.pieces < intoTheAnswer || !strings.HasPrefix(d.previews.String(), longAnswer) || d.killed(d.request) != nil || len(d.account.Kills) > 1 {
 		return nil
 	}
-	return d.kill(ctx, "in the middle of a model call", d.request)
+	return d.kill(ctx, InModelCall, d.request)
 }
 
 func (d *demo) killed(call string) *Kill {
@@ -222,8 +243,8 @@ func (d *demo) killed(call string) *Kill {
 }
 
 // kill ends the server without warning and starts it again.
-func (d *demo) kill(ctx context.Context, moment, call string) error {
-	d.tell("kill -9 " + moment)
+func (d *demo) kill(ctx context.Context, moment Moment, call string) error {
+	d.tell("kill -9 " + string(moment))
 	for _, id := range d.seenNow {
 		d.seen[id] = true
 	}

@@ -6,14 +6,21 @@
 // was seen before each kill with the log at the end.
 package demo
 
-import (
-	"time"
+import "time"
+
+// Moment is what a server was doing when it was killed.
+type Moment string
+
+// The moments.
+const (
+	InToolCall  Moment = "in the middle of a tool call"
+	InModelCall Moment = "in the middle of a model call"
 )
 
 // Kill is one death of the server.
 type Kill struct {
 	// Moment is what the server was doing.
-	Moment string
+	Moment Moment
 	// Call is the id of the tool call that ran, or of the model request that was under way.
 	Call string
 	// Ready is the time from the kill to the server answering again, the start of the process included.

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -49,6 +51,7 @@ func (p *process) start(ctx context.Context) error {
 	// A process group of its own: Ctrl-C reaches the demo, which stops the server.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Stderr = &p.log
+	command.Env = environment()
 	// A pipe of our own, so that Wait does not depend on who else has the other end.
 	reader, writer, err := os.Pipe()
 	if err != nil {
@@ -84,6 +87,18 @@ func (p *process) start(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// environment leaves out what could make the server another one than the demo's: its own settings, and model providers.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(e string) bool {
+		for _, prefix := range []string{"PERDURE_", "ANTHROPIC_", "OPENAI_"} {
+			if strings.HasPrefix(e, prefix) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 func (p *process) read(line []byte) error {

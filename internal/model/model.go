@@ -20,13 +20,15 @@ import (
 // Request is one sampling request. It is a function of the session's log alone: the same log gives the same bytes, so a
 // provider's prompt cache finds the prefix of the request before.
 type Request struct {
-	Model     string
-	Effort    string // low | medium | high | xhigh | max; "" leaves it to the provider
-	Speed     string // standard | fast; "" is standard
-	System    string // "" for none
-	Tools     []Tool
-	Messages  []Message
-	MaxTokens int // upper bound of the answer; 0 leaves it to the provider's adapter
+	Model  string
+	Effort string // low | medium | high | xhigh | max; "" leaves it to the provider
+	Speed  string // standard | fast; "" is standard
+	// InferenceGeo confines where the model runs: us | global; "" leaves it to the provider.
+	InferenceGeo string
+	System       string // "" for none
+	Tools        []Tool
+	Messages     []Message
+	MaxTokens    int // upper bound of the answer; 0 leaves it to the provider's adapter
 	// Session is the id of the session, for scripted models and for the provider's logs. It is not part of the prompt.
 	Session string
 }

@@ -187,7 +187,7 @@ func (d *drive) graderRequest(ctx context.Context) (model.Request, error) {
 		return model.Request{}, err
 	}
 	return model.Request{
-		Model: a.Model.ID, Effort: a.effort(), Speed: a.Model.Speed, System: graderPrompt, MaxTokens: d.MaxTokens,
+		Model: a.Model.ID, Effort: a.effort(), Speed: a.Model.Speed, InferenceGeo: a.Model.InferenceGeo, System: graderPrompt, MaxTokens: d.MaxTokens,
 		Messages: []session.Message{{Role: "user", Content: session.TextContent(b.String())}}, Session: d.lease.Session,
 	}, nil
 }

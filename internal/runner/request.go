@@ -122,7 +122,7 @@ func (d *drive) buildRequest(ctx context.Context) (model.Request, error) {
 		return model.Request{}, err
 	}
 	return model.Request{
-		Model: a.Model.ID, Effort: a.effort(), Speed: a.Model.Speed, System: a.system, Tools: a.tools.Offered(),
+		Model: a.Model.ID, Effort: a.effort(), Speed: a.Model.Speed, InferenceGeo: a.Model.InferenceGeo, System: a.system, Tools: a.tools.Offered(),
 		Messages: messages, MaxTokens: d.MaxTokens, Session: d.lease.Session,
 	}, nil
 }
@@ -171,7 +171,7 @@ func (d *drive) priced(id string, u model.Usage) session.Usage {
 	if u == (model.Usage{}) {
 		return usage
 	}
-	cost, ok := d.Prices.Cost(id, u)
+	cost, ok := d.Prices.Cost(id, d.agent.Model.InferenceGeo, u)
 	if !ok {
 		usage.Unpriced = 1
 		return usage

@@ -43,8 +43,9 @@ import (
 
 // Prices knows what a request costs.
 type Prices interface {
-	// Cost is the list cost of what a request to a model used; false if the model has no list price.
-	Cost(model string, usage model.Usage) (session.Cost, bool)
+	// Cost is the list cost of what a request to a model used, confined to a part of the world or not (""); false if the
+	// model has no list price.
+	Cost(model, geo string, usage model.Usage) (session.Cost, bool)
 }
 
 // Files knows the files of a workspace.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/perdure/perdure/internal/sandbox"
+	"github.com/perdure/perdure/internal/sandbox/sessiondir"
+	"github.com/perdure/perdure/internal/sandbox/wire"
 )
 
 // The server is killed while a command runs. The next one gets all of its output, once.
@@ -246,4 +249,87 @@ func TestNoRecordNoRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.expect(c, "ran")
+}
+
+// The program is replaced on disk while it runs, and nobody but its owner may execute it.
+func TestProgramRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f := session(t, hostAt(t, dir), dir)
+	program := filepath.Join(t.TempDir(), "server")
+	copyTo(t, "/proc/self/exe", program)
+	if err := os.Chmod(program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	server := startProgram(t, program, dir, f.spec.Session)
+	if err := os.Remove(program); err != nil {
+		t.Fatal(err)
+	}
+	c := bash("echo from a program that is gone")
+	if line := server.run(c); !strings.Contains(line, "from a program that is gone") {
+		t.Errorf("got %s", line)
+	}
+	killed(t, f.guest())
+	f.expect(bash("echo again"), "again") // by the supervisor of the program that is gone
+}
+
+// Nothing of the server goes on into a supervisor: no descriptor, no variable.
+func TestSupervisorInheritsNothing(t *testing.T) {
+	t.Parallel()
+	f := fresh(t)
+	leaked, err := unix.Open("/etc/hostname", unix.O_RDONLY, 0) // without close-on-exec
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(leaked)
+	f.expect(bash("true"), "(no output)")
+	proc := filepath.Join("/proc", strconv.Itoa(f.supervisor()))
+	environment, err := os.ReadFile(filepath.Join(proc, "environ"))
+	if err != nil || strings.Contains(string(environment), canary) {
+		t.Errorf("its environment: %q %v", environment, err)
+	}
+	entries, err := os.ReadDir(filepath.Join(proc, "fd"))
+	if err != nil || len(entries) < 4 {
+		t.Fatalf("its descriptors: %v %v", entries, err)
+	}
+	for _, e := range entries {
+		if target, err := os.Readlink(filepath.Join(proc, "fd", e.Name())); err == nil && target == "/etc/hostname" {
+			t.Errorf("descriptor %s is the server's", e.Name())
+		}
+	}
+}
+
+// A supervisor of another release is neither guessed at nor killed.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	f := fresh(t)
+	dir := sessiondir.Dir(f.dir)
+	if err := dir.Make(0); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := dir.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := dir.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = wire.Write(conn, wire.Hello{Protocol: wire.Protocol + 9, Oldest: wire.Protocol + 1}) // the client may leave first
+			_ = conn.Close()
+		}
+	}()
+	var version *sandbox.VersionError
+	if _, err := f.host.Run(t.Context(), f.spec, bash("true")); !errors.As(err, &version) || !strings.Contains(err.Error(), f.spec.Session) {
+		t.Errorf("got %v", err)
+	}
+	if err := errors.Join(listener.Close(), lock.Close()); err != nil {
+		t.Fatal(err)
+	}
 }

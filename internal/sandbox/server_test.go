@@ -57,7 +57,13 @@ type standIn struct {
 
 func startServer(t testing.TB, dir, session string) *standIn {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe")
+	return startProgram(t, "/proc/self/exe", dir, session)
+}
+
+// startProgram starts a copy of this program as a server.
+func startProgram(t testing.TB, program, dir, session string) *standIn {
+	t.Helper()
+	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), "PERDURE_TEST_SERVER="+dir, "PERDURE_TEST_SESSION="+session, "SERVER_SECRET=canary-in-the-server")
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()

@@ -123,6 +123,33 @@ func TestOutputTooLong(t *testing.T) {
 	}
 }
 
+// An agent that ruins what the guest works with can still run commands.
+func TestSabotage(t *testing.T) {
+	t.Parallel()
+	f := fresh(t)
+	for _, command := range []string{
+		"chmod 0 /mnt/session/tool_results",
+		"rm -rf /mnt/session/tool_results/* /run/perdure/*",
+		"rm /run/perdure/command; mkdir -p /run/perdure/command/d",
+		"rm -f /run/perdure/command; ln -s /etc/passwd /run/perdure/command",
+		"head -c 100M /dev/zero >/run/perdure/fill; true",
+		"chmod 0 /run/perdure",
+		"exec 1>&- 2>&-",
+		"set -e; set -u; trap 'echo trapped' EXIT DEBUG; PROMPT_COMMAND='echo prompt'; printf() { :; }; source() { :; }",
+	} {
+		f.run(bash(command)) // which may well fail
+		f.run(call("bash", map[string]any{"restart": true}))
+		if text, isError := f.run(bash("echo fine")); isError || text != "fine" {
+			t.Errorf("after %s: %q (error %v)", command, text, isError)
+		}
+	}
+	c := bash("seq 100000")
+	f.run(bash("chmod 0 /mnt/session/tool_results"))
+	if text, isError := f.run(c); isError || !strings.Contains(text, "The output was not kept") {
+		t.Errorf("error %v: %.200q", isError, text)
+	}
+}
+
 // A flood is bounded on disk and in memory, and the shell survives it.
 func TestOutputFlood(t *testing.T) {
 	t.Parallel()

@@ -212,7 +212,6 @@ func (a *acceptance) take(in Input) {
 }
 
 func (a *acceptance) takeMessage(in Input) {
-	s := a.step
 	e := entry{kind: in.Type, thread: true, fields: messageFields{in.Content}}
 	a.start()
 	e.queued = !a.delivered

@@ -1,7 +1,9 @@
 package session
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -20,9 +22,18 @@ func Cents(n int64) Cost { return Cost(n) * cent }
 // RoundedCents is the cost in whole cents, to the nearest, half up: the form that the wire reports.
 func (c Cost) RoundedCents() int64 { return int64((c + cent/2) / cent) }
 
-// String is the amount in dollars with four decimals, for people.
+// String is the exact amount in dollars, with as many decimals as it needs but at least two.
 func (c Cost) String() string {
-	return "$" + strconv.FormatFloat(float64(c)/float64(dollar), 'f', 4, 64)
+	sign := ""
+	n := uint64(c)
+	if c < 0 {
+		sign, n = "-", -n
+	}
+	decimals := strings.TrimRight(fmt.Sprintf("%012d", n%uint64(dollar)), "0")
+	for len(decimals) < 2 {
+		decimals += "0"
+	}
+	return sign + "$" + strconv.FormatUint(n/uint64(dollar), 10) + "." + decimals
 }
 
 // Usage is what a session or a thread has used.

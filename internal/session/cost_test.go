@@ -42,7 +42,7 @@ func TestCents(t *testing.T) {
 }
 
 func TestCostString(t *testing.T) {
-	for cost, want := range map[session.Cost]string{0: "$0.0000", cent: "$0.0100", dollar*12 + cent*34: "$12.3400", 50_000_000: "$0.0001"} {
+	for cost, want := range map[session.Cost]string{0: "$0.00", cent: "$0.01", -cent: "-$0.01", dollar*12 + cent*34: "$12.34", 50_000_000: "$0.00005", 1: "$0.000000000001", math.MaxInt64: "$9223372.036854775807"} {
 		if got := cost.String(); got != want {
 			t.Errorf("%d picodollars are %s, want %s", cost, got, want)
 		}

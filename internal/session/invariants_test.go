@@ -36,6 +36,8 @@ type publicBody struct {
 	Permission string         `json:"evaluated_permission"`
 	Result     string         `json:"result"`
 	Start      string         `json:"model_request_start_id"`
+	Outcome    string         `json:"outcome_id"`
+	Evaluation string         `json:"outcome_evaluation_start_id"`
 	Stop       struct {
 		Type   string   `json:"type"`
 		Events []string `json:"event_ids"`
@@ -57,6 +59,8 @@ type scan struct {
 	queued    map[string]jsontext.Value
 	delivered map[string]bool
 	interrupt string
+	// outcome is the one that is worked on, and evaluation the event that began its evaluation.
+	outcome, evaluation string
 	// Active is the sum of the intervals in which the session ran.
 	active  time.Duration
 	running time.Time
@@ -148,7 +152,7 @@ func (s *scan) meaning(log []session.Event, i int, b publicBody) error {
 			return fmt.Errorf("no request is open")
 		}
 	case session.ModelRequestStart:
-		if s.request != "" || s.status != session.Running || len(s.open()) > 0 {
+		if s.request != "" || s.evaluation != "" || s.status != session.Running || len(s.open()) > 0 {
 			return fmt.Errorf("a request begins while %s, open request %q, open calls %v", s.status, s.request, s.open())
 		}
 		s.request = e.ID
@@ -157,6 +161,24 @@ func (s *scan) meaning(log []session.Event, i int, b publicBody) error {
 			return fmt.Errorf("it ends request %q, the open one is %q", b.Start, s.request)
 		}
 		s.request = ""
+	case session.UserDefineOutcome:
+		if s.outcome != "" {
+			return fmt.Errorf("outcome %s is not finished", s.outcome)
+		}
+		s.outcome = b.Outcome
+	case session.OutcomeEvaluationStart:
+		if s.outcome != b.Outcome || s.evaluation != "" || s.request != "" || len(s.open()) > 0 || s.status != session.Running {
+			return fmt.Errorf("evaluation of %s; outcome %q, evaluation %q, request %q, open calls %v", b.Outcome, s.outcome, s.evaluation, s.request, s.open())
+		}
+		s.evaluation = e.ID
+	case session.OutcomeEvaluationEnd:
+		if s.outcome != b.Outcome || s.evaluation != b.Evaluation || s.evaluation == "" && b.Result != session.OutcomeInterrupted {
+			return fmt.Errorf("evaluation %q of %s ends %s; outcome %q, evaluation %q", b.Evaluation, b.Outcome, b.Result, s.outcome, s.evaluation)
+		}
+		s.evaluation = ""
+		if b.Result != session.OutcomeNeedsRevision {
+			s.outcome = ""
+		}
 	case session.SessionDeleted:
 		s.deleted = true
 	default:
@@ -303,8 +325,8 @@ func (s *scan) idle(log []session.Event, i int, b publicBody) error {
 	if thread.Stop.Type != b.Stop.Type || !slices.Equal(thread.Stop.Events, b.Stop.Events) {
 		return fmt.Errorf("thread and session are idle for different reasons")
 	}
-	if s.request != "" {
-		return fmt.Errorf("request %s is open", s.request)
+	if s.request != "" || s.evaluation != "" {
+		return fmt.Errorf("request %q or evaluation %q is open", s.request, s.evaluation)
 	}
 	if s.status == session.Idle && s.stop != session.RequiresAction {
 		return fmt.Errorf("the session was idle already: %s", s.stop)

@@ -192,6 +192,11 @@ func (h *history) finish(t *rapid.T) {
 			for _, c := range action.Calls {
 				h.addResult(c.ID, "done")
 			}
+		case session.Evaluate:
+			step := h.step()
+			step.BeginEvaluation()
+			step.EndEvaluation(session.OutcomeSatisfied, "done", session.Usage{})
+			h.commit(step)
 		default:
 			t.Fatalf("it needs %s", kindName(action.Kind))
 		}
@@ -219,7 +224,7 @@ func (h *history) send(t *rapid.T) {
 
 func (h *history) drawInput(t *rapid.T) session.Input {
 	switch rapid.SampledFrom([]string{
-		"message", "message", "message", "system", "interrupt", "allow", "deny", "custom", "custom", "tool", "nonsense",
+		"message", "message", "message", "system", "interrupt", "allow", "deny", "custom", "custom", "tool", "outcome", "nonsense",
 	}).Draw(t, "input") {
 	case "message":
 		return session.Input{Type: session.UserMessage, Content: drawContent(t)}
@@ -235,8 +240,10 @@ func (h *history) drawInput(t *rapid.T) session.Input {
 		return session.Input{Type: session.UserCustomToolResult, Call: h.drawCall(t), Content: drawResult(t), IsError: rapid.Bool().Draw(t, "error")}
 	case "tool":
 		return session.Input{Type: session.UserToolResult, Call: h.drawCall(t), Content: drawResult(t)}
+	case "outcome":
+		return outcome(rapid.IntRange(0, 3).Draw(t, "max"))
 	default:
-		return session.Input{Type: rapid.SampledFrom([]string{session.UserDefineOutcome, session.AgentMessage, ""}).Draw(t, "type")}
+		return session.Input{Type: rapid.SampledFrom([]string{session.ModelRequestEnd, session.AgentMessage, ""}).Draw(t, "type")}
 	}
 }
 
@@ -308,6 +315,12 @@ func (h *history) drive(t *rapid.T) {
 		}
 		if !h.now.Before(action.At) {
 			step.Resume()
+		}
+	case session.Evaluate:
+		step.BeginEvaluation()
+		if rapid.Bool().Draw(t, "judged") {
+			result := rapid.SampledFrom([]string{session.OutcomeSatisfied, session.OutcomeNeedsRevision, session.OutcomeFailed}).Draw(t, "result")
+			step.EndEvaluation(result, "because "+drawText(t), h.spend(drawUsage(t)))
 		}
 	case session.RunCalls:
 		for _, c := range action.Calls {

@@ -117,6 +117,7 @@ func TestFigures(t *testing.T) {
 		"␛[31m EUR":                    Cost(&client.Money{Amount: "\x1b[31m", Currency: "EUR"}),
 		"950 ms":                       Duration(950 * time.Millisecond),
 		"9.5 s":                        Duration(9500 * time.Millisecond),
+		"3 s":                          Duration(3 * time.Second),
 		"59 s":                         Duration(59 * time.Second),
 		"2 min 5 s":                    Duration(125 * time.Second),
 		"1 h 1 min":                    Duration(61*time.Minute + 5*time.Second),

@@ -3,6 +3,8 @@
 package kill
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -55,7 +57,7 @@ func (f *follower) run(w *world, session string, stopped <-chan struct{}) {
 			return
 		}
 		if err == nil {
-			position = f.read(stream, position, stopped)
+			position = f.read(w, stream, position, stopped)
 		}
 		select {
 		case <-stopped:
@@ -73,7 +75,7 @@ func (f *follower) run(w *world, session string, stopped <-chan struct{}) {
 	}
 }
 
-func (f *follower) read(stream *raw.Stream, position string, stopped <-chan struct{}) string {
+func (f *follower) read(w *world, stream *raw.Stream, position string, stopped <-chan struct{}) string {
 	ended := make(chan struct{})
 	defer close(ended)
 	go func() {
@@ -94,6 +96,7 @@ func (f *follower) read(stream *raw.Stream, position string, stopped <-chan stru
 		close(f.more)
 		f.more = make(chan struct{})
 		f.mu.Unlock()
+		w.saw()
 	}
 }
 
@@ -119,9 +122,8 @@ func (f *follower) from(n int) (events []event, more <-chan struct{}, fault stri
 	return f.events[n:], f.more, f.fault
 }
 
-// await returns the first event after those that were awaited before for which found holds.
-func (c *conversation) await(what string, found func(event) bool) event {
-	c.t.Helper()
+// next returns the first event after those that were awaited before for which found holds.
+func (c *conversation) next(what string, found func(event) bool) (event, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
@@ -129,18 +131,28 @@ func (c *conversation) await(what string, found func(event) bool) event {
 		for _, e := range events {
 			c.awaited++
 			if found(e) {
-				return e
+				return e, nil
 			}
 		}
 		if fault != "" {
-			c.t.Fatal(fault)
+			return event{}, errors.New(fault)
 		}
 		select {
 		case <-more:
 		case <-timer.C:
-			c.t.Fatalf("%s did not come within %v; the stream had %s", what, limit, c.story())
+			return event{}, fmt.Errorf("%s did not come within %v; the stream had %s", what, limit, c.story())
 		}
 	}
+}
+
+// await is next for what must come.
+func (c *conversation) await(what string, found func(event) bool) event {
+	c.t.Helper()
+	e, err := c.next(what, found)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return e
 }
 
 func (c *conversation) awaitType(kind string) event {

@@ -161,7 +161,8 @@ func TestRequestThatAlwaysKills(t *testing.T) {
 	w := start(t)
 	c := w.converse(w.model.script(t, "poison", `
 steps:
-  - text: Never said.
+  - when: {user: Hello.}
+    text: Never said.
     break: {how: stall, times: 5, after_characters: 3}
 `), "")
 	c.say("Hello.")

@@ -4,6 +4,7 @@ package kill
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,11 +34,13 @@ type world struct {
 	lives int
 	birth chan struct{} // closed when the next life begins
 	made  int           // conversations
+	seen  int           // events that followers had
+	sight chan struct{} // closed with the next one
 }
 
 func start(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, model: startModel(t), point: filepath.Join(t.TempDir(), "failpoint"), birth: make(chan struct{})}
+	w := &world{t: t, model: startModel(t), point: filepath.Join(t.TempDir(), "failpoint"), birth: make(chan struct{}), sight: make(chan struct{})}
 	w.server = harness.Start(t, harness.Options{
 		Tags: []string{"failpoint"},
 		Env:  []string{"ANTHROPIC_API_KEY=test", "ANTHROPIC_BASE_URL=" + w.model.url, "PERDURE_FAILPOINT=@" + w.point},
@@ -64,6 +67,37 @@ func (w *world) born(life int) <-chan struct{} {
 		return closed
 	}
 	return w.birth
+}
+
+// saw counts an event that a follower had.
+func (w *world) saw() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen++
+	close(w.sight)
+	w.sight = make(chan struct{})
+}
+
+// sights is how many events followers had, and a channel that is closed with the next.
+func (w *world) sights() (int, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen, w.sight
+}
+
+// awaitEvents waits until followers had n more events.
+func (w *world) awaitEvents(n int) {
+	w.t.Helper()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	seen, sight := w.sights()
+	for until := seen + n; seen < until; seen, sight = w.sights() {
+		select {
+		case <-sight:
+		case <-timer.C:
+			w.t.Fatalf("%d events more did not come within %v", n, limit)
+		}
+	}
 }
 
 // run starts the server again after its death.
@@ -171,6 +205,26 @@ func (c *conversation) key() string {
 // try sends events. The answer may not come, if the server dies.
 func (c *conversation) try(key string, events ...object) (*raw.Response, error) {
 	return c.client.Try("POST", "/v1/sessions/"+c.session+"/events", object{"events": events}, "Idempotency-Key", key)
+}
+
+// deliver sends events, again and again with the same key until the server answers, as a client does.
+func (c *conversation) deliver(events ...object) error {
+	key := c.key()
+	for {
+		life := c.life()
+		r, err := c.try(key, events...)
+		if err == nil && r.Status != http.StatusOK {
+			return fmt.Errorf("events %v were refused: %s", events, r)
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-c.born(life):
+		case <-time.After(limit):
+			return fmt.Errorf("events %v were not taken within %v: %w", events, limit, err)
+		}
+	}
 }
 
 // send sends events that must be taken, and returns what the server made of them.

@@ -39,6 +39,9 @@ func (p *Provider) body(request model.Request) ([]byte, error) {
 	if request.Speed != "" && request.Speed != "standard" {
 		b = appendString(append(b, `,"speed":`...), request.Speed)
 	}
+	if request.InferenceGeo != "" {
+		b = appendString(append(b, `,"inference_geo":`...), request.InferenceGeo)
+	}
 	if slices.ContainsFunc(thinksOnRequest, func(name string) bool { return strings.HasPrefix(request.Model, name) }) {
 		b = append(b, `,"thinking":{"type":"adaptive"}`...)
 	}

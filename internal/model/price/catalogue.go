@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/session"
 )
 
 // maxFile bounds a user's catalogue in bytes.
@@ -44,7 +45,7 @@ type Model struct {
 }
 
 // rates are pico-dollars for one token.
-type rates struct{ input, cacheRead, cacheWrite5m, cacheWrite1h, output Pico }
+type rates struct{ input, cacheRead, cacheWrite5m, cacheWrite1h, output session.Cost }
 
 // Priced reports whether the model has a list price, which a budget needs.
 func (m *Model) Priced() bool { return m.rates != nil }
@@ -137,7 +138,7 @@ type Terms struct {
 }
 
 // Cost is the list price of an answer, or of a failed attempt that reported usage. ok is false if it is not known.
-func (c *Catalogue) Cost(id string, usage model.Usage, terms Terms) (cost Pico, ok bool) {
+func (c *Catalogue) Cost(id string, usage model.Usage, terms Terms) (cost session.Cost, ok bool) {
 	m := c.Lookup(id)
 	if m == nil || m.rates == nil {
 		return 0, false
@@ -149,7 +150,7 @@ func (c *Catalogue) Cost(id string, usage model.Usage, terms Terms) (cost Pico, 
 	}
 	for _, part := range []struct {
 		tokens int64
-		rate   Pico
+		rate   session.Cost
 	}{
 		{usage.InputTokens, r.input},
 		{usage.CacheReadTokens, r.cacheRead},
@@ -168,7 +169,7 @@ func (c *Catalogue) Cost(id string, usage model.Usage, terms Terms) (cost Pico, 
 	if terms.USOnly {
 		cost = plus(cost, divide(cost, 10))
 	}
-	return plus(cost, times(usage.WebSearchRequests, WebSearch)), true
+	return plus(cost, times(usage.WebSearchRequests, webSearch)), true
 }
 
 // entry is a model as the file has it.
@@ -251,7 +252,7 @@ func (p *prices) rates() (*rates, error) {
 		return nil, errors.New("input and output are needed")
 	}
 	var problems []error
-	read := func(given *amount, standard Pico) Pico {
+	read := func(given *amount, standard session.Cost) session.Cost {
 		if given == nil {
 			return standard
 		}

@@ -165,11 +165,14 @@ func stringOrNull(text string) jsontext.Token {
 	return jsontext.String(strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// fingerprint tells requests apart, so that ids made from it are unique within a session and the same on every attempt.
+// fingerprint tells requests apart, so that ids made from it and the number of the answer are unique within a session and
+// the same on every attempt. What came before the last answer counts by the number of its messages alone, which is enough and does not
+// cost more in a longer session.
 func fingerprint(request model.Request) string {
 	hash := sha256.New()
-	hash.Write([]byte(request.Model + "\x00" + request.Session + "\x00"))
-	for _, message := range request.Messages {
+	hash.Write([]byte(request.Model + "\x00" + request.Session + "\x00" + strconv.Itoa(len(request.Messages)) + "\x00"))
+	turns := split(request.Messages)
+	for _, message := range request.Messages[max(0, turns[len(turns)-1].from-1):] {
 		hash.Write([]byte(message.Role + "\x00" + strconv.Itoa(len(message.Content)) + "\x00"))
 		hash.Write(message.Content)
 	}

@@ -20,21 +20,34 @@ type heard struct {
 	any     bool   // there was a tool result
 }
 
-// listen splits the conversation at the model's answers. The last element is what came after the last answer, so that
-// the number of answers is one less than the length.
-func listen(messages []model.Message) ([]heard, error) {
-	turns := []heard{{}}
+// turn is the part of a conversation between two answers: messages[from:to].
+type turn struct{ from, to int }
+
+// split cuts the conversation at the model's answers. The last element is what came after the last answer, so that the
+// number of answers is one less than the length.
+func split(messages []model.Message) []turn {
+	turns := []turn{{0, len(messages)}}
 	for i, message := range messages {
-		switch message.Role {
-		case "assistant":
-			turns = append(turns, heard{})
-		case "user":
-			if err := turns[len(turns)-1].add(message.Content); err != nil {
-				return nil, fmt.Errorf("messages.%d.content: %w", i, err)
-			}
+		if message.Role == "assistant" {
+			turns[len(turns)-1].to = i
+			turns = append(turns, turn{i + 1, len(messages)})
 		}
 	}
-	return turns, nil
+	return turns
+}
+
+// listen reads what reached the model in a turn.
+func (t turn) listen(messages []model.Message) (heard, error) {
+	var h heard
+	for i := t.from; i < t.to; i++ {
+		if messages[i].Role != "user" {
+			continue
+		}
+		if err := h.add(messages[i].Content); err != nil {
+			return heard{}, fmt.Errorf("messages.%d.content: %w", i, err)
+		}
+	}
+	return h, nil
 }
 
 type contentBlock struct {
@@ -110,19 +123,23 @@ type choice struct {
 // choose finds the step that answers the request. It plays through the answers that the request already holds, because a
 // step counts as used only if it, and not a rule, gave the answer. It knows nothing but the request.
 func (s *Script) choose(request model.Request) (choice, error) {
-	turns, err := listen(request.Messages)
-	if err != nil {
-		return choice{}, err
-	}
+	turns := split(request.Messages)
 	var chosen choice
 	at, played := 0, 0 // the current step and how often it has been played
 	for answer, turn := range turns {
-		chosen = choice{answer: answer, heard: turn}
-		if i := s.rule(request.System, turn); i >= 0 {
+		if at >= len(s.Steps) && answer < len(turns)-1 {
+			continue // no step is left to be used up: what was said does not matter any more, however long it is
+		}
+		heard, err := turn.listen(request.Messages)
+		if err != nil {
+			return choice{}, err
+		}
+		chosen = choice{answer: answer, heard: heard}
+		if i := s.rule(request.System, heard); i >= 0 {
 			chosen.step, chosen.where = &s.Rules[i], fmt.Sprintf("rules[%d]", i)
 			continue
 		}
-		for at < len(s.Steps) && (played >= s.Steps[at].Repeat || s.Steps[at].When != nil && !s.Steps[at].When.matches(request.System, turn)) {
+		for at < len(s.Steps) && (played >= s.Steps[at].Repeat || s.Steps[at].When != nil && !s.Steps[at].When.matches(request.System, heard)) {
 			at, played = at+1, 0
 		}
 		switch {
@@ -139,9 +156,9 @@ func (s *Script) choose(request model.Request) (choice, error) {
 	return chosen, nil
 }
 
-func (s *Script) rule(system string, turn heard) int {
+func (s *Script) rule(system string, h heard) int {
 	for i := range s.Rules {
-		if s.Rules[i].When.matches(system, turn) {
+		if s.Rules[i].When.matches(system, h) {
 			return i
 		}
 	}

@@ -193,11 +193,7 @@ func (g *guest) run(ctx context.Context, call wire.GuestCall) (text string, isEr
 		if err := context.Cause(ctx); err != nil && o.isError {
 			return why(err, call), true
 		}
-		output, err := g.results.whole(call.ID, o.text)
-		if err != nil {
-			return err.Error(), true
-		}
-		return output, o.isError
+		return g.results.whole(call.ID, o.text), o.isError
 	case <-ctx.Done():
 		g.abandon()
 		return why(context.Cause(ctx), call), true

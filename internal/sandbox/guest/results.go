@@ -32,32 +32,32 @@ type results struct {
 
 func (r *results) name(call string) string { return call + ".txt" }
 
-// begin makes the file for a call's output. The directory is the agent's too, so nothing that is there is followed.
-func (r *results) begin(call string) (*spool, error) {
-	if err := r.makeRoom(); err != nil {
-		return nil, err
-	}
+// begin makes the file for a call's output. The directory is the agent's too, so nothing that is there is followed. If the
+// file cannot be made, because the disk is full or the agent closed the directory, the output is kept in memory alone: an
+// agent that cannot run a command could not clean up either.
+func (r *results) begin(call string) *spool {
+	s := &spool{}
 	path := filepath.Join(r.dir, r.name(call))
+	if r.makeRoom() != nil {
+		return s
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("keep output: %w", err)
+		return s
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("keep output: %w", err)
+	if err == nil {
+		s.file, s.path, s.shownAs = f, path, filepath.Join(r.shownAs, r.name(call))
 	}
-	return &spool{file: f, path: path, shownAs: filepath.Join(r.shownAs, r.name(call))}, nil
+	return s
 }
 
 // whole is the text of a tool that gives it all at once, or a preview of it.
-func (r *results) whole(call, text string) (string, error) {
+func (r *results) whole(call, text string) string {
 	output := tooltext.Output{Head: []byte(text), Total: int64(len(text))}
 	if output.Fits() {
-		return tooltext.Valid(text), nil
+		return tooltext.Valid(text)
 	}
-	s, err := r.begin(call)
-	if err != nil {
-		return "", err
-	}
+	s := r.begin(call)
 	s.write([]byte(text))
 	return s.end()
 }
@@ -95,7 +95,7 @@ func (r *results) makeRoom() error {
 	return nil
 }
 
-// spool takes one call's output: all of it to the file within bounds, and its beginning and end to memory. It is not safe
+// spool takes one call's output: all of it to the file, if there is one, within bounds, and its beginning and end to memory. It is not safe
 // for concurrent use.
 type spool struct {
 	file    *os.File
@@ -115,7 +115,7 @@ func (s *spool) write(chunk []byte) {
 	if len(s.tail) > 4*tooltext.TailBytes {
 		s.tail = append(s.tail[:0], s.tail[len(s.tail)-tooltext.TailBytes:]...)
 	}
-	if s.full {
+	if s.full || s.file == nil {
 		return
 	}
 	n, err := s.file.Write(chunk[:min(int64(len(chunk)), maxSpool-s.kept)])
@@ -124,20 +124,15 @@ func (s *spool) write(chunk []byte) {
 }
 
 // end is what the model is given. The file stays only if that is not all.
-func (s *spool) end() (string, error) {
+func (s *spool) end() string {
 	output := tooltext.Output{
 		Head: s.head, Tail: s.tail[max(0, len(s.tail)-tooltext.TailBytes):], Total: s.total, File: s.shownAs, Lost: s.total - s.kept,
 	}
-	if output.Fits() {
-		return output.Text(), s.discard()
+	if s.file != nil {
+		_ = s.file.Close() // what could not be written is not in kept
+		if output.Fits() {
+			_ = os.Remove(s.path) // the agent may have been faster; it is of no use to anybody
+		}
 	}
-	return output.Text(), s.file.Close()
-}
-
-func (s *spool) discard() error {
-	err := os.Remove(s.path)
-	if errors.Is(err, os.ErrNotExist) { // the agent was faster
-		err = nil
-	}
-	return errors.Join(err, s.file.Close())
+	return output.Text()
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -64,7 +65,7 @@ func (s *shell) run(ctx context.Context, call wire.GuestCall) (text string, isEr
 	if input.Command == "" {
 		return "bash: command is required", true
 	}
-	if !utf8Text(input.Command) {
+	if strings.Contains(input.Command, "\x00") {
 		return "bash: the command holds a NUL byte, which no command can", true
 	}
 	limit := min(cmp.Or(max(0, time.Duration(input.TimeoutMS)*time.Millisecond), defaultLimit), time.Duration(call.Limit))
@@ -73,18 +74,14 @@ func (s *shell) run(ctx context.Context, call wire.GuestCall) (text string, isEr
 	if err := s.ensure(ctx); err != nil {
 		return "bash: " + err.Error(), true
 	}
-	spool, err := s.results.begin(call.ID)
-	if err != nil {
+	if err := s.writeCommand(input.Command); err != nil {
 		return "bash: " + err.Error(), true
 	}
-	// The guest is the same user as the agent, whose file this may have become: it is made anew each time.
-	if err := replaceFile(s.command, input.Command); err != nil {
-		return "bash: " + errors.Join(err, spool.discard()).Error(), true
-	}
+	spool := s.results.begin(call.ID)
 	before := s.children.Snapshot()
 	terminal, err := s.capture.attach(spool)
 	if err != nil {
-		return "bash: " + errors.Join(err, spool.discard()).Error(), true
+		return tooltext.Join(spool.end(), "bash: "+err.Error()), true
 	}
 	line := fmt.Sprintf("source %s >%s 2>&1", quote(s.command), terminal)
 	status, isError := s.execute(ctx, bashInput{Command: line, TimeoutMS: (limit + backstop).Milliseconds()})
@@ -94,10 +91,7 @@ func (s *shell) run(ctx context.Context, call wire.GuestCall) (text string, isEr
 		s.children.KillSince(before, s.pid)
 	}
 	s.capture.detach()
-	output, err := spool.end()
-	if err != nil {
-		return "bash: " + err.Error(), true
-	}
+	output := spool.end()
 	if killed {
 		s.pid = 0
 		sentence := tooltext.Interrupted
@@ -165,7 +159,25 @@ func (s *shell) alive() bool {
 	return ok && p.State != 'Z'
 }
 
-func replaceFile(path, text string) error {
+// writeCommand makes the file anew each time: the guest is the same user as the agent, so that both the file and the
+// directory may have become anything.
+func (s *shell) writeCommand(text string) error {
+	err := writeNew(s.command, text+"\n")
+	if err == nil {
+		return nil
+	}
+	dir := filepath.Dir(s.command)
+	if os.Chmod(dir, 0o700) != nil {
+		return err
+	}
+	entries, _ := os.ReadDir(dir) // those that could be read
+	for _, entry := range entries {
+		_ = os.RemoveAll(filepath.Join(dir, entry.Name())) // what stays is for the next line to complain of
+	}
+	return writeNew(s.command, text+"\n")
+}
+
+func writeNew(path, text string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -173,10 +185,8 @@ func replaceFile(path, text string) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(text + "\n")
+	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())
 }
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
-func utf8Text(s string) bool { return !strings.Contains(s, "\x00") }

@@ -12,10 +12,14 @@ import (
 )
 
 // Explain says what it means that a host refused a step of building the sandbox, and what to do about it.
-func Explain(f *isolation.Failure) wire.Problem {
+// Root says whether the server is user 0.
+func Explain(f *isolation.Failure, root bool) wire.Problem {
 	p := wire.Problem{What: "a sandbox cannot be started", Why: fmt.Sprintf("%s: %s", f.Step, f.Text)}
 	errno := syscall.Errno(f.Errno)
 	asRoot := "run the server as root, which then uses a user of its own for each session"
+	if root {
+		asRoot = "give the server's container CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_SETUID, CAP_SETGID, CAP_SETPCAP and CAP_CHOWN (or run it privileged), or run the server as another user than root"
+	}
 	switch {
 	case f.Step == "namespaces" && errno == syscall.ENOSPC:
 		p.Why += " (user.max_user_namespaces is used up or 0)"

@@ -111,7 +111,7 @@ func (s *supervisor) start(spec wire.Spec) (*sandbox, error) {
 	}
 	var refused *isolation.Failure
 	if errors.As(err, &refused) {
-		return nil, &wire.Failure{Code: wire.CodeUnavailable, Message: refused.Error(), Problems: []wire.Problem{Explain(refused)}}
+		return nil, &wire.Failure{Code: wire.CodeUnavailable, Message: refused.Error(), Problems: []wire.Problem{Explain(refused, os.Getuid() == 0)}}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start the sandbox: %w", err)

@@ -13,6 +13,8 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -38,6 +40,7 @@ const cleanup = 10 * time.Second
 
 // Main is the supervisor's main function. It returns the exit status.
 func Main() int {
+	closeInherited()
 	syscall.CloseOnExec(starter)
 	unix.Umask(0o077)
 	socket := os.NewFile(starter, "server")
@@ -63,6 +66,26 @@ func Main() int {
 		s.log.Warn("close the starting socket", "error", closing)
 	}
 	return s.serve()
+}
+
+// closeInherited closes what the server was given by its own parent without knowing it, such as a listening socket: it is
+// passed on by every start of a program, and this one outlives the server.
+func closeInherited() {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return // without /proc there is no sandbox either, and it will be said
+	}
+	for _, entry := range entries {
+		fd, err := strconv.Atoi(entry.Name())
+		if err != nil || fd <= starter {
+			continue
+		}
+		target, err := os.Readlink("/proc/self/fd/" + entry.Name())
+		if err != nil || strings.HasPrefix(target, "anon_inode:[event") { // the runtime's own poller
+			continue
+		}
+		_ = unix.Close(fd)
+	}
 }
 
 type supervisor struct {
@@ -262,16 +285,18 @@ func (s *supervisor) nudge() {
 }
 
 // lifetime ends the supervisor when nothing runs and nothing has run for as long as the sandbox may idle, or no server
-// has been there for as long as one may be away.
+// has been there for as long as one may be away. A call that comes after the decision finds it closing.
 func (s *supervisor) lifetime() {
 	for {
 		s.mu.Lock()
 		left, bounded := s.left(time.Now())
-		s.mu.Unlock()
-		if bounded && left <= 0 {
-			s.shutdown("nothing used it")
+		if bounded && left <= 0 && !s.closing {
+			s.close()
+			s.mu.Unlock()
+			s.undo("nothing used it")
 			return
 		}
+		s.mu.Unlock()
 		timer := time.NewTimer(left)
 		var expired <-chan time.Time
 		if bounded {
@@ -309,29 +334,23 @@ func (s *supervisor) shutdown(why string) {
 		<-s.ended
 		return
 	}
-	// Between the decision of lifetime and now a call may have come; it then ends with the sandbox, and says so. Only
-	// a supervisor that nobody waits for decides by itself.
-	if why == "nothing used it" && s.active > 0 {
-		s.mu.Unlock()
-		go s.lifetime()
-		return
-	}
+	s.close()
+	s.mu.Unlock()
+	s.undo(why)
+}
+
+// close lets nothing begin any more. The caller holds mu, and then undoes.
+func (s *supervisor) close() {
 	s.closing = true
 	close(s.stopping)
-	box := s.sandbox
-	s.mu.Unlock()
+}
+
+func (s *supervisor) undo(why string) {
 	s.log.Info("ending", "why", why)
-	if box != nil {
-		box.end(why)
-	}
+	s.endSandbox(why)
 	s.performing.Wait()
-	s.starting.Lock() // for ever: nothing starts any more
-	s.mu.Lock()
-	box = s.sandbox
-	s.mu.Unlock()
-	if box != nil {
-		box.end(why)
-	}
+	s.starting.Lock() // for ever: one may have been starting meanwhile, and no other does any more
+	s.endSandbox(why)
 	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
 	defer cancel()
 	err := errors.Join(
@@ -344,6 +363,15 @@ func (s *supervisor) shutdown(why string) {
 		s.log.Error("clean up", "error", err)
 	}
 	close(s.ended)
+}
+
+func (s *supervisor) endSandbox(why string) {
+	s.mu.Lock()
+	box := s.sandbox
+	s.mu.Unlock()
+	if box != nil {
+		box.end(why)
+	}
 }
 
 // boundedLog stops writing when it has written enough: an agent can cause lines.
