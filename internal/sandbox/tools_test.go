@@ -135,9 +135,10 @@ func TestSabotage(t *testing.T) {
 		"head -c 100M /dev/zero >/run/perdure/fill; true",
 		"chmod 0 /run/perdure",
 		"exec 1>&- 2>&-",
-		"set -e; set -u; trap 'echo trapped' EXIT DEBUG; PROMPT_COMMAND='echo prompt'; printf() { :; }; source() { :; }",
+		"set -e; set -u; trap 'echo trapped' EXIT DEBUG; PROMPT_COMMAND='echo prompt'",
+		"printf() { :; }; source() { :; }", // with which the shell is framed
 	} {
-		f.run(bash(command)) // which may well fail
+		f.run(call("bash", map[string]any{"command": command, "timeout_ms": 2000})) // which may well fail
 		f.run(call("bash", map[string]any{"restart": true}))
 		if text, isError := f.run(bash("echo fine")); isError || text != "fine" {
 			t.Errorf("after %s: %q (error %v)", command, text, isError)
