@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
@@ -142,6 +143,10 @@ func (e *InUseError) Error() string {
 func openStore(ctx context.Context, dir string) (*sqlite.Store, error) {
 	s, err := sqlite.Open(ctx, dir, sqlite.Options{})
 	var locked *sqlite.LockedError
+	for until := time.Now().Add(orphanLimit); errors.As(err, &locked) && ended(locked.PID) && time.Now().Before(until); {
+		time.Sleep(orphanPause)
+		s, err = sqlite.Open(ctx, dir, sqlite.Options{})
+	}
 	if errors.As(err, &locked) {
 		return nil, &InUseError{Dir: dir, PID: locked.PID}
 	}
@@ -150,6 +155,16 @@ func openStore(ctx context.Context, dir string) (*sqlite.Store, error) {
 	}
 	return s, nil
 }
+
+// A server that is killed while it starts the process of a sandbox leaves a child that has not begun to run another
+// program, and holds the lock of the directory for that moment.
+const (
+	orphanLimit = 5 * time.Second
+	orphanPause = 10 * time.Millisecond
+)
+
+// ended reports whether a process is known to be gone.
+func ended(pid int) bool { return pid > 0 && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
 // firstWorkspace is the workspace of this server. The first start makes it.
 func (s *Server) firstWorkspace(ctx context.Context) (string, error) {

@@ -3,12 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/colorprofile"
 	"github.com/spf13/cobra"
-
-	"os"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/terminal"
@@ -35,7 +34,7 @@ the model providers answer. Ends with status 1 if something does not work.`,
 				checks[0].Detail = l.File
 			}
 			for _, w := range l.Warnings {
-				checks = append(checks, perdure.Check{Name: "configuration", OK: true, Detail: w, Fix: "see above"})
+				checks = append(checks, perdure.Check{Name: "configuration", OK: true, Detail: w, Fix: "remove what does nothing, or correct it"})
 			}
 			server, err := openData(cmd.Context(), &s)
 			if err != nil {

@@ -34,7 +34,7 @@ is the name of a script. With --strict it refuses what the real API refuses.`,
 			}
 			if scripts != "" {
 				if err := library.Load(os.DirFS(scripts)); err != nil {
-					return err
+					return fmt.Errorf("scripts in %s: %w", scripts, err)
 				}
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)

@@ -1,19 +1,18 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -44,9 +43,38 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"status": scriptStatus, "capture": scriptCapture, "jsonlines": scriptJSONLines, "serve": scriptServe, "empty": scriptEmpty,
 		},
+		Condition: func(name string) (bool, error) {
+			if name != "sandbox" {
+				return false, fmt.Errorf("unknown condition %s", name)
+			}
+			return isolates()
+		},
 		RequireExplicitExec: true,
 	})
 }
+
+// isolates reports whether tools can run in a sandbox here. Where tests must not be skipped it is an error if not.
+var isolates = sync.OnceValues(func() (ok bool, err error) {
+	dir, err := os.MkdirTemp("", "perdure-test-")
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	server, err := perdure.Open(context.Background(), perdure.Options{Dir: dir})
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	for _, c := range server.Checks(context.Background()) {
+		if c.Name == "sandbox" {
+			ok = c.OK
+			if !ok && os.Getenv("CI") == "true" {
+				err = fmt.Errorf("no sandbox: %s", c.Detail)
+			}
+		}
+	}
+	return ok, err
+})
 
 func scriptStatus(ts *testscript.TestScript, negated bool, args []string) {
 	if negated || len(args) < 2 {
@@ -113,7 +141,7 @@ func scriptServe(ts *testscript.TestScript, negated bool, args []string) {
 	}
 	program, err := exec.LookPath(filepath.Join(strings.SplitN(ts.Getenv("PATH"), string(filepath.ListSeparator), 2)[0], "perdure"))
 	ts.Check(err)
-	s, err := startServer(program, ts.MkAbs(args[0]), "HOME="+ts.Getenv("HOME"), "PATH="+ts.Getenv("PATH"))
+	s, err := startServer(program, []string{"--data", ts.MkAbs(args[0])}, "HOME="+ts.Getenv("HOME"), "PATH="+ts.Getenv("PATH"))
 	if s != nil {
 		ts.Defer(func() {
 			if err := s.stop(); err != nil {
@@ -124,51 +152,4 @@ func scriptServe(ts *testscript.TestScript, negated bool, args []string) {
 	ts.Check(err)
 	ts.Setenv("PERDURE_URL", s.url)
 	ts.Setenv("PERDURE_API_KEY", s.key)
-}
-
-// testServer is a perdure serve in a process of its own.
-type testServer struct {
-	url, key string
-	command  *exec.Cmd
-	log      strings.Builder
-}
-
-func startServer(program, dir string, environ ...string) (*testServer, error) {
-	s := &testServer{command: exec.Command(program, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--print-ready")}
-	s.command.Env = environ
-	s.command.Stderr = &s.log
-	// A sandbox that outlives the server must not be waited for.
-	s.command.WaitDelay = time.Second
-	out, err := s.command.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.command.Start(); err != nil {
-		return nil, err
-	}
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		return s, err
-	}
-	var ready struct {
-		URL    string `json:"url"`
-		APIKey string `json:"api_key"`
-	}
-	err = json.Unmarshal(line, &ready)
-	s.url, s.key = ready.URL, ready.APIKey
-	return s, err
-}
-
-// stop asks the server to end and waits for it.
-func (s *testServer) stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { _ = s.command.Process.Kill() })()
-	if err := s.command.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	if err := s.command.Wait(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return err
-	}
-	return nil
 }

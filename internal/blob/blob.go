@@ -75,10 +75,10 @@ func Open(dir string) (*Store, error) {
 	return s, nil
 }
 
-// Put keeps what it reads and returns its hash and size. It reads at most max bytes and one, and refuses more with a
+// Put keeps what it reads and returns its hash and size. It reads at most one byte more than most, and refuses more with a
 // TooLargeError. It returns when the content is durable. An error of the reader is returned wrapped, and so is ctx's,
 // which is looked at between reads.
-func (s *Store) Put(ctx context.Context, content io.Reader, max int64) (hash string, size int64, err error) {
+func (s *Store) Put(ctx context.Context, content io.Reader, most int64) (hash string, size int64, err error) {
 	file, err := os.CreateTemp(filepath.Join(s.dir, temporary), "")
 	if err != nil {
 		return "", 0, fmt.Errorf("blob: make a temporary file: %w", err)
@@ -95,7 +95,7 @@ func (s *Store) Put(ctx context.Context, content io.Reader, max int64) (hash str
 	}()
 
 	digest := sha256.New()
-	limited := &io.LimitedReader{R: &interruptible{ctx, content}, N: max}
+	limited := &io.LimitedReader{R: &interruptible{ctx, content}, N: most}
 	if size, err = io.Copy(io.MultiWriter(file, digest), limited); err != nil {
 		return "", 0, fmt.Errorf("blob: copy the content: %w", err)
 	}
@@ -103,7 +103,7 @@ func (s *Store) Put(ctx context.Context, content io.Reader, max int64) (hash str
 		// The bound was reached; whether it was passed only another byte can tell.
 		switch n, err := io.ReadFull(limited.R, make([]byte, 1)); {
 		case n > 0:
-			return "", 0, &TooLargeError{Max: max}
+			return "", 0, &TooLargeError{Max: most}
 		case err != io.EOF:
 			return "", 0, fmt.Errorf("blob: copy the content: %w", err)
 		}

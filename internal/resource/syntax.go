@@ -43,14 +43,14 @@ func checkSyntax(base string, raw []byte) *problem.Error {
 			return problem.Invalidf("%s: more than %d fields in one object", place(path), maxMembers)
 		}
 	}
-	if _, err := dec.ReadToken(); err != io.EOF {
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return problem.Invalidf("%s: invalid JSON at offset %d: data after the end", place(base), dec.InputOffset())
 	}
 	return nil
 }
 
 func syntaxProblem(base string, dec *jsontext.Decoder, err error) *problem.Error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return problem.Invalidf("%s: is empty, expected JSON", place(base))
 	}
 	syntactic, ok := errors.AsType[*jsontext.SyntacticError](err)

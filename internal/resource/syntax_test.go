@@ -40,7 +40,7 @@ func TestSyntax(t *testing.T) {
 			_, _, err := resource.UpdateAgent(fullAgent(t), []byte(c.body), defaults)
 			message := refusal(t, err).Message
 			// A message that ends in a space is followed by words of the JSON library.
-			if message != c.want && !(strings.HasSuffix(c.want, " ") && strings.HasPrefix(message, c.want)) {
+			if message != c.want && (!strings.HasSuffix(c.want, " ") || !strings.HasPrefix(message, c.want)) {
 				t.Errorf("got  %.300s\nwant %s", message, c.want)
 			}
 		})

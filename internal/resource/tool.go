@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/go-json-experiment/json"
@@ -106,7 +107,7 @@ func (t Tool) MarshalJSONTo(enc *jsontext.Encoder) error {
 	case t.Custom != nil:
 		return json.MarshalEncode(enc, t.Custom)
 	default:
-		return fmt.Errorf("resource: a Tool without an entry cannot be written")
+		return errors.New("resource: a Tool without an entry cannot be written")
 	}
 }
 

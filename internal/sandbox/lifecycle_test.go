@@ -196,7 +196,7 @@ func TestOpenCleansUp(t *testing.T) {
 	if left := dead.traces(dead.uid()); !slices.Equal(left, []string{dead.dir}) {
 		t.Errorf("left: %v", left)
 	}
-	for _, gone := range []string{filepath.Join(dead.dir, "sock"), filepath.Join(dir, ".trash")} {
+	for _, gone := range []string{filepath.Join(dead.dir, "sock"), filepath.Join(dir, ".trash/half")} {
 		if _, err := os.Lstat(gone); err == nil {
 			t.Errorf("%s is still there", gone)
 		}

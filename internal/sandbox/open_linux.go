@@ -103,13 +103,14 @@ func (l *Local) clean(ctx context.Context) error {
 		return err
 	}
 	suspects := l.cgroups.Sessions()
-	for _, mark := range []string{"sock", "guest"} {
-		found, err := filepath.Glob(filepath.Join(l.options.Dir, "*", mark))
-		if err != nil {
-			return err
-		}
-		for _, path := range found {
-			suspects = append(suspects, filepath.Base(filepath.Dir(path)))
+	entries, err := os.ReadDir(l.options.Dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		dir := l.dir(entry.Name())
+		if entry.IsDir() && dir.InUse() {
+			suspects = append(suspects, entry.Name())
 		}
 	}
 	slices.Sort(suspects)
@@ -147,7 +148,19 @@ func (l *Local) sweep(ctx context.Context, session string) error {
 }
 
 func (l *Local) emptyTrash() error {
-	path := filepath.Join(l.options.Dir, trash)
+	bin := filepath.Join(l.options.Dir, trash)
+	if err := os.MkdirAll(bin, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(bin)
+	for _, entry := range entries {
+		err = errors.Join(err, removeAll(filepath.Join(bin, entry.Name())))
+	}
+	return err
+}
+
+// removeAll removes a tree that an agent made and that nobody uses any more.
+func removeAll(path string) error {
 	if err := os.RemoveAll(path); err == nil {
 		return nil
 	}

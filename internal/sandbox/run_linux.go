@@ -242,15 +242,9 @@ func (l *Local) Destroy(ctx context.Context, session string) error {
 		return fmt.Errorf("sandbox: stop %s: %w", session, err)
 	}
 	// Renamed first: from then on the session does not exist, however long the removal takes and whatever cuts it short.
-	bin := filepath.Join(l.options.Dir, trash)
-	if err = os.Mkdir(bin, 0o700); errors.Is(err, os.ErrExist) {
-		err = nil
-	}
-	if err == nil {
-		err = os.Rename(dir, filepath.Join(bin, fmt.Sprintf("%s-%d", session, time.Now().UnixNano())))
-	}
-	if err = errors.Join(err, lock.Close()); err == nil {
-		err = l.emptyTrash()
+	doomed := filepath.Join(l.options.Dir, trash, fmt.Sprintf("%s-%d", session, time.Now().UnixNano()))
+	if err = errors.Join(os.Rename(dir, doomed), lock.Close()); err == nil {
+		err = removeAll(doomed)
 	}
 	if err != nil {
 		return fmt.Errorf("sandbox: remove %s: %w", session, err)

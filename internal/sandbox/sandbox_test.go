@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	case os.Getenv("PERDURE_TEST_SERVER") != "":
 		serverStandIn()
 		return
+	case os.Getenv("PERDURE_TEST_UNAVAILABLE") != "":
+		openWithoutNamespaces()
+		return
 	case os.Getenv("PERDURE_TEST_ESCAPE") != "":
 		tryToEscape()
 		return

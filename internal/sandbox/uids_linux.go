@@ -77,13 +77,16 @@ func (u *uids) allocate() (uid int, err error) {
 }
 
 func (u *uids) taken() (map[int]bool, error) {
-	records, err := filepath.Glob(filepath.Join(u.dir, "*", "uid"))
+	entries, err := os.ReadDir(u.dir)
 	if err != nil {
 		return nil, err
 	}
 	taken := map[int]bool{}
-	for _, record := range records {
-		if uid, err := readNumber(record); err == nil {
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		if uid, err := readNumber(filepath.Join(u.dir, entry.Name(), "uid")); err == nil {
 			taken[uid] = true
 		} else if !errors.Is(err, os.ErrNotExist) {
 			return nil, err

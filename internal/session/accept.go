@@ -141,7 +141,8 @@ func (a *acceptance) checkResult(i int, in Input) error {
 		}
 	}
 	c := a.step.State.call(in.Call)
-	kind, ok := "", false
+	var kind string
+	var ok bool
 	if c != nil {
 		kind, ok = c.Type, true
 	} else {

@@ -55,10 +55,11 @@ func (c *conversation) printed() []string {
 		return e.kind == "agent.tool_result" && e.Get("tool_use_id").String() == call
 	}).Get("content.0.text").String()
 	c.wantIdle("end_turn")
-	if text == "" || text == "(no output)" {
-		return nil
+	lines := strings.Fields(text)
+	if len(lines) == 0 || lines[len(lines)-1] != "endofruns" {
+		c.t.Fatalf("the runs could not be printed: %s", text)
 	}
-	return strings.Fields(text)
+	return lines[:len(lines)-1]
 }
 
 // all reads the pages of a list.

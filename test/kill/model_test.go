@@ -22,7 +22,9 @@ rules:
   - when: {user: Print the runs.}
     answer:
       - tool: bash
-        input: {command: "cat runs 2>/dev/null || true"}
+        input: {command: "cat runs 2>/dev/null; echo endofruns"}
+  - when: {result: endofruns}
+    text: Those are the runs.
 otherwise:
   text: Done.
 `

@@ -216,8 +216,8 @@ func (c *conversation) checkRuns() {
 	for _, e := range c.log() {
 		switch e.Get("type").String() {
 		case "agent.tool_use":
-			if _, line, found := strings.Cut(e.Get("input.command").String(), "echo "); found {
-				lines[e.Get("id").String()] = strings.TrimSuffix(line, " >> runs")
+			if command, writes := strings.CutSuffix(e.Get("input.command").String(), " >> runs"); writes {
+				_, lines[e.Get("id").String()], _ = strings.Cut(command, "echo ")
 			}
 		case "agent.tool_result":
 			line, known := lines[e.Get("tool_use_id").String()]

@@ -127,12 +127,14 @@ func (l Layout) For(session string) []wire.CgroupConfig {
 func (l Layout) Sessions() []string {
 	var sessions []string
 	for _, base := range l.bases {
-		found, err := filepath.Glob(filepath.Join(base.Dir, l.prefix+"*"))
+		entries, err := os.ReadDir(base.Dir)
 		if err != nil {
-			continue // only a malformed pattern fails
+			continue // the hierarchy is gone, and its groups with it
 		}
-		for _, path := range found {
-			sessions = append(sessions, strings.TrimPrefix(filepath.Base(path), l.prefix))
+		for _, entry := range entries {
+			if session, ok := strings.CutPrefix(entry.Name(), l.prefix); ok {
+				sessions = append(sessions, session)
+			}
 		}
 	}
 	slices.Sort(sessions)

@@ -192,6 +192,16 @@ func (d Dir) Listen() (*net.UnixListener, error) {
 
 func viaDescriptor(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d/sock", dir.Fd()) }
 
+// InUse says whether there are signs of a supervisor, alive or killed. One that ended by itself leaves none.
+func (d Dir) InUse() bool {
+	for _, sign := range []string{"sock", "guest"} {
+		if _, err := os.Lstat(d.join(sign)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // RemoveSocket removes the socket if there is one. Only the holder of the lock may.
 func (d Dir) RemoveSocket() error {
 	if err := os.Remove(d.join("sock")); err != nil && !errors.Is(err, os.ErrNotExist) {

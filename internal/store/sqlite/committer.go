@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -194,7 +195,7 @@ func commitFault(err error) error {
 		return nil
 	}
 	f := fault("commit", err)
-	if cause(err) == ErrIO {
+	if errors.Is(cause(err), ErrIO) {
 		return fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, f)
 	}
 	return f

@@ -87,7 +87,7 @@ func testUpdateIsAtomic(t *testing.T, fresh Fresh) {
 	})
 	wants(t, "an update that fails", err, refusal)
 	err = w.Update(t.Context(), func(w store.Writer) error { return refusal })
-	if err != refusal {
+	if err != refusal { //nolint:errorlint // it must be the very error
 		t.Errorf("an error is returned as %v, not as it is", err)
 	}
 	_, err = view(w, func(r store.Reader) (store.Document, error) { return r.Document(store.Agents, "agent_x") })
@@ -98,7 +98,7 @@ func testUpdateIsAtomic(t *testing.T, fresh Fresh) {
 	if row.Head != 1 || row.Status != "idle" || row.State != nil || len(wholeLog(t, w, name, 10)) != 1 {
 		t.Errorf("a failed update left %+v", row)
 	}
-	if _, err := view(w, func(store.Reader) (int, error) { return 0, refusal }); err != refusal {
+	if _, err := view(w, func(store.Reader) (int, error) { return 0, refusal }); err != refusal { //nolint:errorlint // it must be the very error
 		t.Errorf("a view's error is returned as %v, not as it is", err)
 	}
 }
@@ -124,7 +124,7 @@ func testUpdateSeesItsWrites(t *testing.T, fresh Fresh) {
 			}
 		}
 		if err := w.Append(store.Append{Session: name, Head: 4, Events: entries(4, 1)}); !errors.Is(err, store.ErrConflict) {
-			return fmt.Errorf("a second step for one head: %v", err)
+			return fmt.Errorf("a second step for one head: %w", err)
 		}
 		return nil
 	})

@@ -90,7 +90,7 @@ func (t *Tools) get(ctx context.Context, settings Settings, target *url.URL) (fe
 	if err != nil {
 		return fetched{}, t.explain(ctx, err)
 	}
-	defer response.Body.Close() //nolint:errcheck // nothing more is wanted of it
+	defer response.Body.Close()
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		return fetched{}, failf(codeURLNotAccessible, "The server of %s answered with status %d %s.",
 			response.Request.URL.Hostname(), response.StatusCode, http.StatusText(response.StatusCode))

@@ -58,8 +58,6 @@ func normalizeTarget(u *url.URL) *failure {
 			return failf(codeInvalidInput, "The port of the URL is not a number from 1 to 65535.")
 		}
 		host = net.JoinHostPort(strings.Trim(host, "[]"), strconv.FormatUint(number, 10))
-	} else if strings.HasSuffix(u.Host, ":") {
-		u.Host = strings.TrimSuffix(u.Host, ":")
 	}
 	u.Host = host
 	u.Fragment, u.RawFragment = "", ""
