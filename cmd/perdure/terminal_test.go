@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -14,9 +12,7 @@ const controlC = "\x03"
 func writeScript(t *testing.T, name, text string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, dir, name+".yaml", text)
 	return dir
 }
 
@@ -40,7 +36,7 @@ func TestApprovalAtATerminal(t *testing.T) {
 	scripts := writeScript(t, "asks", asksTwice)
 	run := onTerminal(t, self(t, nil, "run", "--data", t.TempDir(), "--scripts", scripts, "--model", "scripted/asks", "go"))
 	run.until("file_path: /workspace/a.txt")
-	run.until("[v]iew all > ")
+	run.until("[v]iew all")
 	run.typed("perhaps\n")
 	run.until("is none of the answers")
 	run.typed("y\n")
@@ -54,7 +50,7 @@ func TestApprovalAtATerminal(t *testing.T) {
 func TestDenialAtATerminal(t *testing.T) {
 	scripts := writeScript(t, "asks", asksTwice)
 	run := onTerminal(t, self(t, nil, "run", "--data", t.TempDir(), "--scripts", scripts, "--model", "scripted/asks", "go"))
-	run.until("[v]iew all > ")
+	run.until("[v]iew all")
 	run.typed("n\n")
 	run.until("why (the agent is told")
 	run.typed("not in there\n")

@@ -60,7 +60,7 @@ type Engine struct {
 	hinted  map[string]bool // sessions that Wake named and that have no drive
 	driving map[string]bool // true: look at it again when the drive ends
 	failed  map[string]failure
-	// sweepSoon says that sessions were left out for lack of room, and that there is room.
+	// sweepSoon says that sessions may have been left out for lack of room, and that there is room.
 	sweepSoon bool
 }
 
@@ -162,20 +162,24 @@ func (e *Engine) loop(ctx context.Context, group *sync.WaitGroup) {
 			return
 		case <-e.hints:
 			e.startHinted(ctx, group)
+			if e.takeSweepSoon() {
+				e.sweep(ctx, group)
+			}
 		case <-timer.C:
 			swept = time.Now()
-			if err := e.startDue(ctx, group); err != nil && ctx.Err() == nil {
-				e.Log.Error("the store cannot say which sessions want to be driven; trying again", "error", err)
-			}
+			e.sweep(ctx, group)
 		}
 		next := time.Until(swept.Add(e.Sweep))
-		if e.takeSweepSoon() {
-			next = 0
-		}
 		if wake, err := e.Store.NextWake(ctx, time.Now()); err == nil && !wake.IsZero() {
 			next = min(next, time.Until(wake))
 		}
 		timer.Reset(max(next, 0))
+	}
+}
+
+func (e *Engine) sweep(ctx context.Context, group *sync.WaitGroup) {
+	if err := e.startDue(ctx, group); err != nil && ctx.Err() == nil {
+		e.Log.Error("the store cannot say which sessions want to be driven; trying again", "error", err)
 	}
 }
 
@@ -201,13 +205,13 @@ func (e *Engine) startHinted(ctx context.Context, group *sync.WaitGroup) {
 // startDue starts a drive for each session that wants one and has none.
 func (e *Engine) startDue(ctx context.Context, group *sync.WaitGroup) error {
 	e.mu.Lock()
-	busy := len(e.driving)
+	busy, failed := len(e.driving), len(e.failed)
 	e.mu.Unlock()
 	if busy >= e.Concurrent {
 		return nil
 	}
-	// Those that are driven are due as well, until they rest.
-	due, err := e.Store.Due(ctx, time.Now(), e.Concurrent)
+	// Those that are driven, and those that failed and wait, are due as well: they must not crowd out the others.
+	due, err := e.Store.Due(ctx, time.Now(), e.Concurrent+busy+failed)
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,8 @@ func (l *Local) dial(ctx context.Context, session string) (*net.UnixConn, error)
 	hello, err := readHello(conn)
 	if !stop() {
 		err = context.Cause(ctx)
+	} else if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("the supervisor of session %s does not answer; stop the session to end it: %w", session, err)
 	}
 	if err == nil && (hello.Protocol < wire.Oldest || hello.Oldest > wire.Protocol) {
 		err = &VersionError{Session: session, Supervisor: [2]int{hello.Oldest, hello.Protocol}, Server: [2]int{wire.Oldest, wire.Protocol}}

@@ -62,6 +62,6 @@
 //
 // Calls of bash and grep run one after the other, those of the other tools beside them. A command that ends leaves its
 // background jobs running, as on any shell. One that is interrupted or runs out of time is killed with everything that it
-// started, however detached. Output of more than 100 000 characters is a file in /mnt/session/tool_results, of which the
+// started, however detached. A sandbox in which no call has run for Limits.Idle ends, with its jobs. Output of more than 100 000 characters is a file in /mnt/session/tool_results, of which the
 // model is given the beginning and the end.
 package sandbox

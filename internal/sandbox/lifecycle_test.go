@@ -174,6 +174,39 @@ func TestServerGone(t *testing.T) {
 	f.expect(c, "done")
 }
 
+// A supervisor whose directory is gone can never be found again.
+func TestDirectoryRemoved(t *testing.T) {
+	t.Parallel()
+	f := fresh(t)
+	f.expect(bash("true"), "(no output)")
+	f.fifo("started")
+	f.fifo("go")
+	running := f.begun(bash(up + "read x <go; echo done"))
+	pidfd, err := unix.PidfdOpen(f.supervisor(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pidfd)
+	release, err := os.OpenFile(f.workspace("go"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(f.dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := release.WriteString("go\n"); err != nil {
+		t.Fatal(err)
+	}
+	// It is told the result, though nothing can be recorded any more.
+	if o := <-running; o.err != nil || o.text != "partial output\ndone" {
+		t.Errorf("got %+v", o)
+	}
+	ended(t, pidfd)
+	if err := release.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What killed supervisors left is removed by the next Open; living ones are not touched.
 func TestOpenCleansUp(t *testing.T) {
 	t.Parallel()

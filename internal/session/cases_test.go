@@ -502,14 +502,14 @@ func TestResultsAreOnlyTakenForCallsThatWaitForThem(t *testing.T) {
 	}
 	m := newMachine(t, c)
 	m.mustAccept(message("hello"))
-	m.answer(remote(asking("c1")), remote(asking("c2")), allowed("c3"), remote(allowed("c4")))
+	m.answer(remote(asking("c1")), remote(asking("c2")), allowed("c3"), remote(allowed("c4")), custom("c5"))
 	m.mustAccept(deny("c1", "no"))
-	for _, id := range []string{"c1", "c2", "c3"} {
-		if _, _, err := m.accept(result(id)); err == nil {
-			t.Errorf("a result is taken for %s", id)
+	for _, in := range []session.Input{result("c1"), result("c2"), result("c3"), result("c5"), customResult("c4", "done"), allow("c4"), allow("c5")} {
+		if _, _, err := m.accept(in); err == nil {
+			t.Errorf("a %s is taken for %s", in.Type, in.Call)
 		}
 	}
-	m.mustAccept(result("c4"))
+	m.mustAccept(result("c4"), customResult("c5", "done"))
 	m.checked(t)
 }
 
@@ -644,8 +644,9 @@ func TestConversationIsMended(t *testing.T) {
 		{Type: session.AgentToolResult, Body: jsontext.Value(`{"tool_use_id":"c9","content":[{"type":"text","text":"of nothing"}]}`)},
 		{Type: session.AgentToolResult, Body: jsontext.Value(`{"tool_use_id":"c2","content":[{"type":"text","text":"first"}]}`)},
 		{Type: session.AgentToolResult, Body: jsontext.Value(`{"tool_use_id":"c2","content":[{"type":"text","text":"second"}]}`)},
+		{Type: session.AgentToolResult, Body: jsontext.Value(`{"tool_use_id":"c1","content":[{"type":"text","text":"in time"}]}`)},
 		{Type: session.UserMessage, Body: jsontext.Value(`{"content":[{"type":"text","text":"between"}]}`)},
-		{Type: session.AgentToolResult, Body: jsontext.Value(`{"tool_use_id":"c1","content":[{"type":"text","text":"late"}]}`)},
+		{Type: session.AgentToolResult, Body: jsontext.Value(`{"tool_use_id":"c3","content":[{"type":"text","text":"late"}]}`)},
 		{Type: session.AgentToolResult, Body: jsontext.Value(`{"tool_use_id":"c9","content":[{"type":"text","text":"of nothing"}]}`)},
 		{Type: session.AgentMessage, Body: jsontext.Value(`{"content":[{"type":"text","text":" "}]}`)},
 		{Type: session.AgentThinking, Private: jsontext.Value(`{"model":"m1","block":{"type":"thinking","signature":"signed by m1"}}`)},
@@ -660,8 +661,70 @@ func TestConversationIsMended(t *testing.T) {
 		}
 	}
 	wantValid(t, c.Messages())
-	if all := show(c.Messages()); strings.Contains(all, "nothing") || strings.Contains(all, "second") || strings.Contains(all, "late") || !strings.Contains(all, "first") {
+	if all := show(c.Messages()); strings.Contains(all, "nothing") || strings.Contains(all, "second") || strings.Contains(all, "late") || !strings.Contains(all, "first") || !strings.Contains(all, "in time") {
 		t.Errorf("results that answer nothing are shown, or a good one is not:\n%s", all)
+	}
+}
+
+// A request that begins while a call lacks its result, which only a log with a hole has, shows one.
+func TestRequestWithAnOpenCallIsMended(t *testing.T) {
+	c := session.NewContext("m1", nil)
+	for i, e := range []session.Event{
+		{Type: session.UserMessage, Body: jsontext.Value(`{"content":[{"type":"text","text":"hello"}]}`)},
+		{Type: session.AgentToolUse, ID: "c1", Body: jsontext.Value(`{"name":"bash","input":{}}`)},
+		{Type: session.ModelRequestStart},
+	} {
+		e.Seq = int64(i) + 1
+		if err := c.Fold(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantValid(t, c.Messages())
+}
+
+// What a request was made of stays as it was while the log goes on.
+func TestMessagesDoNotChange(t *testing.T) {
+	m := started(t)
+	asked := m.begin()
+	before := show(asked)
+	step := m.step()
+	step.RetryRequest(session.Usage{}, session.Failure{Type: "unknown_error"}, noon)
+	m.commit(step)
+	m.mustAccept(message("more"))
+	step = m.step()
+	step.Resume()
+	m.commit(step)
+	m.answer(text("ok"))
+	if after := show(asked); after != before {
+		t.Errorf("the messages of a request became\n%swere\n%s", after, before)
+	}
+}
+
+// Each call is in exactly one situation.
+func TestCallsAreInOneSituation(t *testing.T) {
+	for _, permission := range []string{"allow", "ask", "deny"} {
+		for _, confirmed := range []string{"", "allow", "deny"} {
+			if confirmed != "" && permission != "ask" {
+				continue
+			}
+			for _, remote := range []bool{false, true} {
+				for _, answered := range []bool{false, true} {
+					c := session.Call{Permission: permission, Confirmed: confirmed, Remote: remote, Answered: answered}
+					n := 0
+					for _, is := range []bool{c.Answered, c.Waiting(), c.Runnable(), c.Refused()} {
+						if is {
+							n++
+						}
+					}
+					if n != 1 {
+						t.Errorf("%+v: answered %t, waiting %t, runnable %t, refused %t", c, c.Answered, c.Waiting(), c.Runnable(), c.Refused())
+					}
+				}
+			}
+		}
+	}
+	if c := (session.Call{Type: session.AgentCustomToolUse, Remote: true}); !c.Waiting() || c.Runnable() || c.Refused() {
+		t.Errorf("a custom call does not wait: %+v", c)
 	}
 }
 
@@ -893,6 +956,19 @@ func TestOutcomeIsInterrupted(t *testing.T) {
 	m.mustAccept(message("go on"))
 	wantValid(t, m.answer(text("ok")))
 	stop(t, m, session.EndTurn)
+	m.checked(t)
+}
+
+// An interrupt of a session that waits for the client ends the outcome too.
+func TestOutcomeIsInterruptedWhileWaiting(t *testing.T) {
+	m := newMachine(t, config())
+	m.mustAccept(outcome(0))
+	m.answer(asking("c1"))
+	m.mustAccept(interrupt())
+	stop(t, m, session.EndTurn)
+	if m.state.Outcome() != nil || m.state.Outcomes[0].Result != session.OutcomeInterrupted {
+		t.Errorf("the outcomes are %+v", m.state.Outcomes)
+	}
 	m.checked(t)
 }
 

@@ -124,8 +124,9 @@ func TestBudgetMustExceedTheCost(t *testing.T) {
 	m := newMachine(t, c)
 	m.mustAccept(message("hello"))
 	m.begin()
+	m.now = m.now.Add(time.Hour) // 8 cents
 	m.end(session.Answer{Model: "m1", Usage: session.Usage{Cost: 50 * cent}})
-	for cap, right := range map[int64]bool{-1: false, math.MinInt64 / int64(cent): false, 49: false, 50: false, 51: true, 900_000_000: true, 0: true} {
+	for cap, right := range map[int64]bool{-1: false, math.MinInt64 / int64(cent): false, 50: false, 57: false, 58: false, 59: true, 900_000_000: true, 0: true} {
 		if err := m.step().Update(session.Change{Rebudget: true, BudgetCap: cap}); (err == nil) != right {
 			t.Errorf("a budget of %d cents: %v", cap, err)
 		}

@@ -431,7 +431,7 @@ func (h *history) crash(*rapid.T) {
 
 // tick lets the clock go on, or back.
 func (h *history) tick(t *rapid.T) {
-	h.now = h.now.Add(time.Duration(rapid.Int64Range(-2_000, 600_000).Draw(t, "milliseconds")) * time.Millisecond)
+	h.now = h.now.Add(time.Duration(rapid.Int64Range(-int64(2*time.Second), int64(10*time.Minute)).Draw(t, "nanoseconds")))
 }
 
 // own does what the owner of the session does.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +24,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expectations in testdata/
 
 // TestScripts plays the scripts in testdata and compares every entry that they make, byte for byte. A line that begins
 // with "> " is a command, one with "| " is its input, and one with "#" is a remark; the rest is what comes of it. An event
-// is called e and its position; the clock goes on by one second with each command.
+// is called e and its position, an outcome by its number; the clock goes on by one second with each command.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -61,6 +62,8 @@ type player struct {
 	out   bytes.Buffer
 	names map[string]string // by id
 	ids   map[string]string // by name
+	// outcomes counts those that have a name.
+	outcomes int
 }
 
 func (p *player) play(script string) []byte {
@@ -157,19 +160,27 @@ func (p *player) replaceNames(line string) string {
 	return line
 }
 
+// named puts names where a line has ids.
 func (p *player) named(line string) string {
+	for _, id := range outcomeID.FindAllString(line, -1) {
+		if p.names[id] == "" {
+			p.outcomes++
+			p.names[id] = fmt.Sprintf("outcome%d", p.outcomes)
+		}
+	}
 	for id, name := range p.names {
 		line = strings.ReplaceAll(line, id, name)
 	}
 	return line
 }
 
+var outcomeID = regexp.MustCompile(`outc_01\w{22}`)
+
 func (p *player) send(lines []string) {
 	var inputs []session.Input
 	for _, line := range lines {
 		var in struct {
 			Type    string         `json:"type"`
-			Text    string         `json:"text"`
 			Content jsontext.Value `json:"content"`
 			Thread  string         `json:"session_thread_id"`
 			Tool    string         `json:"tool_use_id"`
@@ -177,13 +188,16 @@ func (p *player) send(lines []string) {
 			Result  string         `json:"result"`
 			Message string         `json:"deny_message"`
 			IsError bool           `json:"is_error"`
+			Outcome string         `json:"description"`
+			Rubric  session.Rubric `json:"rubric"`
+			Max     int            `json:"max_iterations"`
 		}
 		if err := json.Unmarshal([]byte(line), &in); err != nil {
 			p.t.Fatalf("%s: %v", line, err)
 		}
 		inputs = append(inputs, session.Input{
 			Type: in.Type, Content: in.Content, Thread: in.Thread, Call: in.Tool + in.Custom, Result: in.Result,
-			Message: in.Message, IsError: in.IsError,
+			Message: in.Message, IsError: in.IsError, Description: in.Outcome, Rubric: in.Rubric.Content, Max: in.Max,
 		})
 	}
 	step := p.step()
@@ -238,6 +252,10 @@ func (p *player) act(verb, rest string, input []string) {
 		step.RetryRequest(usage(), session.Failure{Type: "model_overloaded_error", Message: more}, p.now.Add(d))
 	case "fail":
 		step.FailTurn(usage(), session.Failure{Type: word, Message: more})
+	case "evaluate":
+		step.BeginEvaluation()
+	case "judge":
+		step.EndEvaluation(word, more, usage())
 	case "abandon":
 		step.AbandonRequest()
 	case "resume":

@@ -106,6 +106,9 @@ func (d Dir) Lock() (*os.File, error) {
 	return f, nil
 }
 
+// Holds says whether lock still is the lock of this directory: it is not if the directory was removed or made again.
+func (d Dir) Holds(lock *os.File) bool { return samePath(lock) }
+
 func samePath(f *os.File) bool {
 	held, err := f.Stat()
 	if err != nil {

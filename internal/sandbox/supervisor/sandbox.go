@@ -6,17 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/perdure/perdure/internal/sandbox/beneath"
 	"github.com/perdure/perdure/internal/sandbox/cgroup"
@@ -41,6 +37,7 @@ type sandbox struct {
 	spec    wire.Spec
 	conn    net.Conn
 	results string
+	shownAs string // results as the agent knows it
 	cgroups []wire.CgroupConfig
 	killed  int // processes that lack of memory had killed before
 	proxy   *egress.Proxy
@@ -100,6 +97,7 @@ func (s *supervisor) start(spec wire.Spec) (*sandbox, error) {
 	}
 	box.killed = cgroup.MemoryKills(s.config.Cgroups)
 	config := s.guestConfig(spec)
+	box.shownAs = config.ResultsHere
 	var process *isolation.Process
 	var err error
 	if s.config.Isolate {
@@ -174,79 +172,6 @@ func (s *supervisor) startBare(config wire.GuestConfig) (*isolation.Process, err
 		return nil, errors.Join(err, conn.Close())
 	}
 	return &isolation.Process{Cmd: cmd, Guest: conn}, nil
-}
-
-func (s *supervisor) guestConfig(spec wire.Spec) wire.GuestConfig {
-	environment := map[string]string{
-		"LANG": "C.UTF-8", "SHELL": "/bin/bash", "TERM": "dumb", "USER": isolation.User, "LOGNAME": isolation.User,
-		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": isolation.Home,
-	}
-	if !s.config.Isolate {
-		environment["PATH"], environment["HOME"] = os.Getenv("PATH"), s.dir.Home()
-		return wire.GuestConfig{
-			Workdir: s.dir.Workspace(), Results: s.dir.Results(), ResultsHere: s.dir.Results(), Scratch: s.dir.Scratch(),
-			AllowedRoots:  []string{s.dir.Outputs(), s.dir.Results(), s.dir.Uploads(), s.dir.Home()},
-			ReadOnlyRoots: []string{s.dir.Uploads()},
-			Environment:   environment,
-		}
-	}
-	if spec.Network.Mode != egress.None {
-		maps.Copy(environment, egress.Variables(isolation.ProxyAddress))
-	}
-	var processBytes int64
-	if !s.bounded("memory") {
-		processBytes = spec.Limits.MemoryBytes
-	}
-	return wire.GuestConfig{
-		Workdir: "/workspace", Results: "/mnt/session/tool_results", ResultsHere: "/mnt/session/tool_results", Scratch: isolation.Scratch,
-		AllowedRoots:  []string{"/mnt/session", "/mnt/memory", isolation.Home, "/tmp"},
-		ReadOnlyRoots: []string{"/mnt/session/uploads"},
-		Environment:   environment,
-		ProcessBytes:  processBytes,
-		Isolated:      true,
-	}
-}
-
-// bounded says whether a control group bounds the whole sandbox's use.
-func (s *supervisor) bounded(controller string) bool {
-	return slices.ContainsFunc(s.config.Cgroups, func(g wire.CgroupConfig) bool { return slices.Contains(g.Controllers, controller) })
-}
-
-func (s *supervisor) isolationConfig(spec wire.Spec, config wire.GuestConfig) isolation.Config {
-	limit := spec.Limits
-	rlimits := []isolation.Rlimit{
-		{Resource: unix.RLIMIT_CORE, Value: 0},
-		{Resource: unix.RLIMIT_NOFILE, Value: uint64(limit.OpenFiles)},
-		{Resource: unix.RLIMIT_FSIZE, Value: uint64(limit.FileBytes)},
-	}
-	if !s.bounded("pids") {
-		rlimits = append(rlimits, isolation.Rlimit{Resource: unix.RLIMIT_NPROC, Value: uint64(limit.Processes)})
-	}
-	return isolation.Config{
-		Root: s.dir.Root(),
-		UID:  s.config.UID,
-		Binds: []isolation.Bind{
-			{Source: s.dir.Workspace(), Target: "/workspace", Writable: true},
-			{Source: s.dir.Outputs(), Target: "/mnt/session/outputs", Writable: true},
-			{Source: s.dir.Results(), Target: "/mnt/session/tool_results", Writable: true},
-			{Source: s.dir.Uploads(), Target: "/mnt/session/uploads"},
-			{Source: s.dir.Home(), Target: isolation.Home, Writable: true},
-		},
-		TmpBytes:    limit.TmpBytes,
-		Rlimits:     rlimits,
-		Egress:      spec.Network.Mode != egress.None,
-		Arguments:   []string{guest.Role},
-		Environment: variables(config.Environment),
-		Workdir:     config.Workdir,
-	}
-}
-
-func variables(environment map[string]string) []string {
-	list := make([]string, 0, len(environment))
-	for _, name := range slices.Sorted(maps.Keys(environment)) {
-		list = append(list, name+"="+environment[name])
-	}
-	return list
 }
 
 func (b *sandbox) greet(config wire.GuestConfig) error {
@@ -364,7 +289,7 @@ func (b *sandbox) partial(id string) string {
 		return "" // the tool printed nothing
 	}
 	defer f.Close()
-	output := tooltext.Output{Total: info.Size(), File: "/mnt/session/tool_results/" + id + ".txt"}
+	output := tooltext.Output{Total: info.Size(), File: filepath.Join(b.shownAs, id+".txt")}
 	if output.Head, err = io.ReadAll(io.LimitReader(f, tooltext.HeadBytes)); err != nil {
 		return ""
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -285,44 +286,50 @@ func (s *supervisor) nudge() {
 }
 
 // lifetime ends the supervisor when nothing runs and nothing has run for as long as the sandbox may idle, or no server
-// has been there for as long as one may be away. A call that comes after the decision finds it closing.
+// has been there for as long as one may be away. A call that comes after the decision finds it closing. A supervisor whose
+// directory was removed under it ends too: nobody can ever find it again.
 func (s *supervisor) lifetime() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
+		why := ""
 		s.mu.Lock()
-		left, bounded := s.left(time.Now())
-		if bounded && left <= 0 && !s.closing {
+		left := s.left(time.Now())
+		if left <= 0 {
+			why = "nothing used it"
+		} else if !s.dir.Holds(s.lock) {
+			why = "its directory was removed"
+		}
+		if why != "" && !s.closing {
 			s.close()
 			s.mu.Unlock()
-			s.undo("nothing used it")
+			s.undo(why)
 			return
 		}
 		s.mu.Unlock()
-		timer := time.NewTimer(left)
-		var expired <-chan time.Time
-		if bounded {
-			expired = timer.C
-		}
+		timer.Reset(min(left, lookEvery))
 		select {
-		case <-expired:
+		case <-timer.C:
 		case <-s.changed:
 		case <-s.stopping:
-			timer.Stop()
 			return
 		}
-		timer.Stop()
 	}
 }
 
+// lookEvery is how often a supervisor looks whether its directory is still there.
+const lookEvery = 30 * time.Second
+
 // left is how long it may go on as it is. The caller holds mu.
-func (s *supervisor) left(now time.Time) (left time.Duration, bounded bool) {
+func (s *supervisor) left(now time.Time) time.Duration {
 	if s.active > 0 {
-		return 0, false
+		return math.MaxInt64
 	}
-	left = s.lastActive.Add(s.idle).Sub(now)
+	left := s.lastActive.Add(s.idle).Sub(now)
 	if s.connections == 0 {
 		left = min(left, s.lastConnected.Add(time.Duration(s.config.ServerGone)).Sub(now))
 	}
-	return left, true
+	return left
 }
 
 // shutdown ends the sandbox, gives every call that runs its receipt, and undoes what open did. It returns when that is

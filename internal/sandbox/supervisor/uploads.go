@@ -15,8 +15,6 @@ import (
 	"github.com/perdure/perdure/internal/sandbox/wire"
 )
 
-const uploadsInside = "/mnt/session/uploads/"
-
 // syncUploads makes the uploads directory hold what the spec lists and nothing else. The sandbox sees the directory
 // itself, so what appears here appears there. A file's content never changes, so one that is there stays as it is. The
 // caller holds starting.
@@ -26,7 +24,7 @@ func (s *supervisor) syncUploads(uploads []wire.Upload) error {
 	}
 	listed := map[string]bool{}
 	for _, upload := range uploads {
-		name, ok := strings.CutPrefix(upload.Path, uploadsInside)
+		name, ok := strings.CutPrefix(upload.Path, uploadsInside+"/")
 		if !ok || !fs.ValidPath(name) || name == "." {
 			return &wire.Failure{Code: wire.CodeInvalid, Message: fmt.Sprintf("the path of an upload, %q, is not below %s", upload.Path, uploadsInside)}
 		}
