@@ -28,7 +28,7 @@ fmt: ## format the code
 	$(LINT) fmt
 
 bench: ## the benchmarks of a turn
-	$(GO) run ./cmd/perdure bench
+	$(GO) test -run - -bench . -benchtime 300x ./test/bench
 
 torture: ## thousands of kills instead of hundreds
 	KILLS=5000 $(GO) test -timeout 4h -count=1 ./test/kill

@@ -3,10 +3,12 @@ package session_test
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/anthropics/anthropic-sdk-go/v2"
 	"github.com/anthropics/anthropic-sdk-go/v2/packages/respjson"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/perdure/perdure/internal/session"
 )
@@ -147,4 +149,44 @@ func checkRead(t *testing.T, v reflect.Value, path string) {
 			checkRead(t, v.Field(i), path+"."+field.Name)
 		}
 	}
+}
+
+// What we serve of a session and its thread is what the official client expects.
+func TestSDKReadsViews(t *testing.T) {
+	c := config()
+	c.BudgetCents = 100
+	c.Agent = jsontext.Value(`{"type":"agent","id":"agent_1","version":1,"name":"helper","description":null,"system":null,"model":{"id":"m"},` +
+		`"tools":[],"mcp_servers":[],"skills":[],"execution_identity":null`)
+	ofThread := append(slices.Clone(c.Agent), '}')
+	c.Agent = append(c.Agent, `,"multiagent":null}`...)
+	m := newMachine(t, c)
+	m.mustAccept(outcome(1))
+	m.answer(text("done"))
+	m.evaluate(session.OutcomeSatisfied)
+	var read anthropic.BetaManagedAgentsSession
+	var thread anthropic.BetaManagedAgentsSessionThread
+	for view, into := range map[any]any{
+		toJSON(t, session.NewView(m.state, m.now)):                                &read,
+		toJSON(t, session.NewThreadView(m.state, ofThread, m.now)):                &thread,
+		toJSON(t, session.NewView(newMachine(t, c).state, m.now)):                 new(anthropic.BetaManagedAgentsSession),
+		toJSON(t, session.NewThreadView(newMachine(t, c).state, ofThread, m.now)): new(anthropic.BetaManagedAgentsSessionThread),
+	} {
+		if err := json.Unmarshal([]byte(view.(string)), into); err != nil {
+			t.Fatalf("the SDK cannot read %s: %v", view, err)
+		}
+		checkRead(t, reflect.ValueOf(into).Elem(), reflect.TypeOf(into).Elem().Name())
+	}
+	if o := read.OutcomeEvaluations[0]; o.Result != "satisfied" || o.Explanation != "because" || o.CompletedAt.IsZero() {
+		t.Errorf("the SDK reads the outcome as %+v", o)
+	}
+	if read.Usage.ListCost.Amount != "1" || read.Budget.MaxListCost.Amount != "100" || thread.Usage.InputTokens != 10 {
+		t.Errorf("the SDK reads usage %+v, budget %+v and thread usage %+v", read.Usage, read.Budget, thread.Usage)
+	}
+}
+
+func toJSON(t *testing.T, v any) string {
+	t.Helper()
+	var b jsontext.Value
+	roundTrip(t, v, &b)
+	return string(b)
 }

@@ -10,7 +10,7 @@ import (
 var shared struct {
 	sync.Mutex
 	server *Server
-	err    error
+	failed bool
 }
 
 // Shared answers the server that all tests of the package use together, and starts it at the first call, whose options
@@ -19,11 +19,15 @@ func Shared(tb testing.TB, options Options) *Server {
 	tb.Helper()
 	shared.Lock()
 	defer shared.Unlock()
-	if shared.server == nil && shared.err == nil {
-		shared.server, shared.err = Launch(options)
+	if shared.failed {
+		tb.Fatal("the shared server did not start; the first test that wanted it says why")
 	}
-	if shared.err != nil {
-		tb.Fatal(shared.err)
+	if shared.server == nil {
+		s, err := Launch(options)
+		shared.server, shared.failed = s, err != nil
+		if err != nil {
+			tb.Fatal(err)
+		}
 	}
 	return shared.server
 }
