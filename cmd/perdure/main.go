@@ -14,6 +14,7 @@ import (
 
 	"charm.land/fang/v2"
 	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/colorprofile"
 	"github.com/spf13/cobra"
 
 	"github.com/perdure/perdure"
@@ -46,15 +47,37 @@ and goes on where it was when something dies. It speaks the Claude Managed Agent
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(runCommand(), serveCommand(), demoCommand(), keysCommand(), doctorCommand(), configCommand(), mockModelCommand(), versionCommand())
-	err := fang.Execute(context.Background(), root, fang.WithVersion(version()), fang.WithErrorHandler(showError))
-	var exit *exitError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &exit):
-		return exit.status
-	default:
+	status := 0
+	settle(root, &status)
+	// What is left to fang is misuse: flags and arguments that do not exist.
+	if err := fang.Execute(context.Background(), root, fang.WithVersion(version()), fang.WithErrorHandler(showError)); err != nil {
 		return statusError
+	}
+	return status
+}
+
+// settle makes every command tell its own errors. Fang asks the terminal for its colours before it tells one, which reads
+// from standard input and waits where no answer comes.
+func settle(cmd *cobra.Command, status *int) {
+	for _, sub := range cmd.Commands() {
+		settle(sub, status)
+	}
+	run := cmd.RunE
+	if run == nil {
+		return
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		err := run(cmd, args)
+		if err == nil {
+			return nil
+		}
+		*status = statusError
+		var exit *exitError
+		if errors.As(err, &exit) {
+			*status = exit.status
+		}
+		showError(colorprofile.NewWriter(cmd.ErrOrStderr(), os.Environ()), fang.Styles{}, err)
+		return nil
 	}
 }
 

@@ -15,11 +15,13 @@ const conformance = "../../test/conformance"
 
 // TestQuickstartsRun runs the programs that the first start prints, with the official clients as they are.
 func TestQuickstartsRun(t *testing.T) {
+	t.Parallel()
 	server := serveForTest(t, "--data", t.TempDir())
 	for language, run := range map[string]func(t *testing.T, program string) *exec.Cmd{
 		"go": runGo, "python": runPython, "typescript": runNode,
 	} {
 		t.Run(language, func(t *testing.T) {
+			t.Parallel()
 			text, err := quickstartProgram(language, server.url, server.key, "scripted/echo")
 			if err != nil {
 				t.Fatal(err)
@@ -96,12 +98,13 @@ func runNode(t *testing.T, text string) *exec.Cmd {
 }
 
 func TestQuickstartIsFilledIn(t *testing.T) {
+	t.Parallel()
 	text, err := quickstart("http://127.0.0.1:1", "pdr_key", "m")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Once by itself, once in each program, once for perdure run.
-	if strings.Contains(text, "{{") || strings.Count(text, "pdr_key") != 1+len(quickstartLanguages)+1 {
+	if strings.Contains(text, "{{url") || strings.Contains(text, "{{key") || strings.Contains(text, "{{model") || strings.Count(text, "pdr_key") != 1+len(quickstartLanguages)+1 {
 		t.Errorf("printed:\n%s", text)
 	}
 }

@@ -38,6 +38,11 @@ func TestScripts(t *testing.T) {
 			home := filepath.Join(e.WorkDir, "home")
 			e.Setenv("HOME", home)
 			e.Setenv("NO_COLOR", "1")
+			e.Defer(func() {
+				for _, data := range []string{"d", "d2"} {
+					endSandboxes(filepath.Join(e.WorkDir, data))
+				}
+			})
 			return os.Mkdir(home, 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

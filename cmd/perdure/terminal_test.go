@@ -16,6 +16,14 @@ func writeScript(t *testing.T, name, text string) string {
 	return dir
 }
 
+// dataDir makes a data directory whose sandboxes end with the test.
+func dataDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Cleanup(func() { endSandboxes(dir) })
+	return dir
+}
+
 // asksTwice asks for write twice and needs a sandbox only where it is allowed.
 const asksTwice = `
 rules:
@@ -28,13 +36,14 @@ steps:
 `
 
 func TestApprovalAtATerminal(t *testing.T) {
+	t.Parallel()
 	if ok, err := isolates(); err != nil {
 		t.Fatal(err)
 	} else if !ok {
 		t.Skip("this machine cannot isolate tools; perdure doctor says why")
 	}
 	scripts := writeScript(t, "asks", asksTwice)
-	run := onTerminal(t, self(t, nil, "run", "--data", t.TempDir(), "--scripts", scripts, "--model", "scripted/asks", "go"))
+	run := onTerminal(t, self(t, nil, "run", "--data", dataDir(t), "--scripts", scripts, "--model", "scripted/asks", "go"))
 	run.until("file_path: /workspace/a.txt")
 	run.until("[v]iew all")
 	run.typed("perhaps\n")
@@ -43,13 +52,14 @@ func TestApprovalAtATerminal(t *testing.T) {
 	run.until("file_path: /workspace/b.txt")
 	run.typed("a\n")
 	run.until("Both are written.")
-	run.until("✓ done · $0.")
+	run.until("✓ done")
 	run.ends(0)
 }
 
 func TestDenialAtATerminal(t *testing.T) {
+	t.Parallel()
 	scripts := writeScript(t, "asks", asksTwice)
-	run := onTerminal(t, self(t, nil, "run", "--data", t.TempDir(), "--scripts", scripts, "--model", "scripted/asks", "go"))
+	run := onTerminal(t, self(t, nil, "run", "--data", dataDir(t), "--scripts", scripts, "--model", "scripted/asks", "go"))
 	run.until("[v]iew all")
 	run.typed("n\n")
 	run.until("why (the agent is told")
@@ -59,8 +69,9 @@ func TestDenialAtATerminal(t *testing.T) {
 }
 
 func TestControlCStopsTheTurn(t *testing.T) {
+	t.Parallel()
 	scripts := writeScript(t, "endless", `otherwise: {delay: 1h, text: never}`)
-	data := t.TempDir()
+	data := dataDir(t)
 	run := onTerminal(t, self(t, nil, "run", "--data", data, "--scripts", scripts, "--model", "scripted/endless", "go"))
 	run.until("working · ")
 	run.typed(controlC)
@@ -71,8 +82,9 @@ func TestControlCStopsTheTurn(t *testing.T) {
 }
 
 func TestControlCTwiceLeavesAndTheSessionGoesOn(t *testing.T) {
+	t.Parallel()
 	scripts := writeScript(t, "slow", "otherwise: {delay: 1s, text: 'Here I am.'}")
-	data := t.TempDir()
+	data := dataDir(t)
 	run := onTerminal(t, self(t, nil, "run", "--data", data, "--scripts", scripts, "--model", "scripted/slow", "go"))
 	run.until("working · ")
 	run.typed(controlC + controlC)
@@ -90,9 +102,10 @@ func TestControlCTwiceLeavesAndTheSessionGoesOn(t *testing.T) {
 
 // TestRunSurvivesTheServer kills the server under a run that watches from elsewhere.
 func TestRunSurvivesTheServer(t *testing.T) {
+	t.Parallel()
 	scripts := writeScript(t, "long", `
 otherwise: {delta_delay: 40ms, delta_size: 6, text: "One after the other these words come, and none of them is lost on the way to the end of it."}`)
-	data := t.TempDir()
+	data := dataDir(t)
 	server := serveForTest(t, "--data", data, "--scripts", scripts)
 	environ := []string{"PERDURE_URL=" + server.url, "PERDURE_API_KEY=" + server.key}
 	run := onTerminal(t, self(t, environ, "run", "--model", "scripted/long", "go"))

@@ -1,10 +1,6 @@
 package resource
 
-import (
-	"strconv"
-
-	"github.com/perdure/perdure/internal/problem"
-)
+import "strconv"
 
 // MaxBudgetCents is the largest budget: nine million dollars, so that costs stay in the range of exact arithmetic.
 const MaxBudgetCents = 900_000_000
@@ -58,27 +54,4 @@ func readBudget(n node) *Budget {
 		n.refuse(amount.path, `must be at most "%d"`, MaxBudgetCents)
 	}
 	return b
-}
-
-// ApplyBudget returns the budget that an update leaves, and whether it is another one. A budget can be replaced or, for
-// good, removed, but not added. It can only be set to an amount that is greater than what the session has cost exactly, which
-// above tells for an amount in cents.
-func (u *SessionUpdate) ApplyBudget(current *Budget, above func(cents int64) bool) (next *Budget, changed bool, err error) {
-	if !u.Budget.Given() {
-		return current, false, nil
-	}
-	wanted := u.Budget.Or(nil)
-	switch {
-	case wanted == nil:
-		return nil, current != nil, nil
-	case current == nil:
-		return nil, false, problem.Invalidf("budget: a budget can only be set when the session is created, and not be " +
-			"added again after it was removed").WithCode("budget_create_only")
-	case *wanted == *current:
-		return current, false, nil
-	case !above(wanted.Cents()):
-		return nil, false, problem.Invalidf("budget.max_list_cost must be greater than the session's consumed list cost").
-			WithCode("budget_not_raised")
-	}
-	return wanted, true, nil
 }

@@ -73,7 +73,7 @@ func drawAgent(t *rapid.T) *resource.Agent {
 }
 
 func marshal(t *rapid.T, v any) jsontext.Value {
-	encoded, err := json.Marshal(v)
+	encoded, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {
 		t.Fatal(err)
 	}

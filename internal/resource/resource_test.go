@@ -58,7 +58,7 @@ func wantRefusal(t *testing.T, err error, message string) {
 
 func encode(t testing.TB, v any) jsontext.Value {
 	t.Helper()
-	encoded, err := json.Marshal(v)
+	encoded, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -295,14 +295,3 @@ func (u *SessionUpdate) ApplyAgent(current *AgentSnapshot) (next *AgentSnapshot,
 	}
 	return &merged, true, nil
 }
-
-// ApplyTitle returns the title of a session after the update, and whether it is different.
-func (u *SessionUpdate) ApplyTitle(current *string) (next *string, changed bool) {
-	if !u.Title.Given() {
-		return current, false
-	}
-	if title, ok := u.Title.Value(); ok {
-		return &title, current == nil || *current != title
-	}
-	return nil, current != nil
-}

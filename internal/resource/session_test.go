@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/perdure/perdure/internal/resource"
+	"github.com/perdure/perdure/internal/session"
 )
 
 func sessionBody(fields string) string {
@@ -231,33 +233,21 @@ func mustDecodeUpdate(t testing.TB, body string) *resource.SessionUpdate {
 
 func TestSessionUpdate(t *testing.T) {
 	current := fullAgent(t).Snapshot()
-	budget := resource.NewBudget(100)
-	title := "T"
-	all := func(int64) bool { return true }
 
 	u := mustDecodeUpdate(t, `{}`)
 	if _, changed, err := u.ApplyAgent(current); changed || err != nil || u.ChangesAgent() {
 		t.Errorf("an empty update changed the agent: %v", err)
 	}
-	if next, changed, err := u.ApplyBudget(budget, all); changed || err != nil || next != budget {
-		t.Errorf("an empty update changed the budget: %v", err)
-	}
-	if _, changed := u.ApplyTitle(&title); changed {
-		t.Error("an empty update changed the title")
+	if u.Budget.Given() || u.Title.Given() {
+		t.Error("an empty update gives a budget or a title")
 	}
 
 	u = mustDecodeUpdate(t, `{"title":null,"metadata":{"a":null,"b":"2"},"budget":null,"agent":{"tools":[],"mcp_servers":null}}`)
-	if next, changed := u.ApplyTitle(&title); !changed || next != nil {
-		t.Errorf("got title %v", next)
+	if !u.Title.Null() || !u.Budget.Null() {
+		t.Error("null for title and budget was not read")
 	}
 	if next, changed, err := u.Metadata.Apply(resource.Metadata{"a": "1"}); !changed || err != nil || len(next) != 1 || next["b"] != "2" {
 		t.Errorf("got metadata %v, %v", next, err)
-	}
-	if next, changed, err := u.ApplyBudget(budget, all); !changed || err != nil || next != nil {
-		t.Errorf("got budget %v, %v", next, err)
-	}
-	if next, changed, err := u.ApplyBudget(nil, all); changed || err != nil || next != nil {
-		t.Errorf("got budget %v, %v", next, err)
 	}
 	_, _, err := u.ApplyAgent(current)
 	wantRefusal(t, err, "Missing required tool: skills require the read tool to be usable (enabled and not always_deny) on the session's `agent_toolset`")
@@ -267,28 +257,8 @@ func TestSessionUpdate(t *testing.T) {
 	if err != nil || !changed || len(next.Tools) != 1 || next.Name != current.Name || len(current.Tools) != 3 {
 		t.Errorf("got %v, %v", next, err)
 	}
-	if next, changed := u.ApplyTitle(nil); !changed || *next != "U" {
-		t.Errorf("got title %v", next)
-	}
-}
-
-func TestSessionUpdateOfBudget(t *testing.T) {
-	u := mustDecodeUpdate(t, `{"budget":{"type":"limit","max_list_cost":{"amount":"50","currency":"USD"}}}`)
-	consumed := func(cents int64) func(int64) bool { return func(cap int64) bool { return cap > cents } }
-	if next, changed, err := u.ApplyBudget(resource.NewBudget(100), consumed(49)); err != nil || !changed || next.Cents() != 50 {
-		t.Errorf("got %v, %v", next, err)
-	}
-	if _, changed, err := u.ApplyBudget(resource.NewBudget(50), consumed(90)); err != nil || changed {
-		t.Errorf("the same budget changed something: %v", err)
-	}
-	_, _, err := u.ApplyBudget(resource.NewBudget(100), consumed(50))
-	wantRefusal(t, err, `budget.max_list_cost must be greater than the session's consumed list cost`)
-	if p := refusal(t, err); p.Code != "budget_not_raised" {
-		t.Errorf("got code %q", p.Code)
-	}
-	_, _, err = u.ApplyBudget(nil, consumed(0))
-	if p := refusal(t, err); p.Code != "budget_create_only" {
-		t.Errorf("got %v", err)
+	if title, given := u.Title.Value(); !given || title != "U" {
+		t.Errorf("got title %q", title)
 	}
 }
 
@@ -307,27 +277,27 @@ func TestSessionUpdateRefuses(t *testing.T) {
 	}
 }
 
-func exampleSession(t testing.TB) *resource.Session {
+// exampleSession is a session as served.
+func exampleSession(t testing.TB) session.View {
 	t.Helper()
 	title := "T"
-	return &resource.Session{
-		ID: "sesn_01ABCDEFGHJKLMNPQRSTUVWX", Type: "session", Agent: encode(t, fullAgent(t).Snapshot()), EnvironmentID: environmentID,
-		Status: "idle", Title: &title, Metadata: resource.Metadata{"b": "2", "a": "1"},
-		Resources: []jsontext.Value{encode(t, resource.NewFileResource("sesrsc_01ABCDEFGHJKLMNPQRSTUVWX", fileID, "/mnt/session/uploads/in/data.csv", moment))},
-		Budget:    resource.NewBudget(2500),
-		Usage: resource.SessionUsage{InputTokens: 1, OutputTokens: 2, CacheReadInputTokens: 3,
-			CacheCreation: &resource.CacheCreation{Ephemeral5mInputTokens: 4, Ephemeral1hInputTokens: 5}, ActiveSeconds: 1.5,
-			ListCost: resource.Cents(0), ServerToolUse: resource.ServerToolUse{WebSearchRequests: 6}},
-		Stats:     resource.SessionStats{ActiveSeconds: 1.5, DurationSeconds: 2.25},
-		CreatedAt: moment, UpdatedAt: later,
+	state := &session.State{
+		Status: session.Idle, ActiveNanos: int64(1500 * time.Millisecond), Updated: later.Time,
+		Usage: session.Usage{Input: 1, Output: 2, CacheRead: 3, CacheWrite5m: 4, CacheWrite1h: 5, WebSearches: 6},
+		Config: &session.Config{
+			ID: "sesn_01ABCDEFGHJKLMNPQRSTUVWX", Agent: encode(t, fullAgent(t).Snapshot()), Environment: environmentID,
+			Title: &title, Metadata: resource.Metadata{"b": "2", "a": "1"}, BudgetCents: 2500, Created: moment.Time,
+			Resources: []jsontext.Value{encode(t, resource.NewFileResource("sesrsc_01ABCDEFGHJKLMNPQRSTUVWX", fileID, "/mnt/session/uploads/in/data.csv", moment))},
+		},
 	}
+	return session.NewView(state, moment.Add(2250*time.Millisecond))
 }
 
 func TestSessionOnTheWire(t *testing.T) {
-	session := exampleSession(t)
-	golden(t, "session", session)
+	served := exampleSession(t)
+	golden(t, "session", served)
 
-	sent := encode(t, session)
+	sent := encode(t, served)
 	create := mustDecodeSession(t, string(sent))
 	if create.Agent.Version != 1 || create.Budget.Cents() != 2500 || create.Files[0].MountPath != "/mnt/session/uploads/in/data.csv" {
 		t.Errorf("got %+v", create)
@@ -336,13 +306,13 @@ func TestSessionOnTheWire(t *testing.T) {
 	if _, changed, err := u.ApplyAgent(fullAgent(t).Snapshot()); changed || err != nil {
 		t.Errorf("agent: changed is %v, error %v", changed, err)
 	}
-	if _, changed, err := u.ApplyBudget(session.Budget, nil); changed || err != nil {
-		t.Errorf("budget: changed is %v, error %v", changed, err)
+	if budget, given := u.Budget.Value(); !given || budget.Cents() != 2500 {
+		t.Errorf("budget %v", budget)
 	}
-	if _, changed := u.ApplyTitle(session.Title); changed {
-		t.Error("the title changed")
+	if title, given := u.Title.Value(); !given || title != "T" {
+		t.Errorf("title %q", title)
 	}
-	if _, changed, err := u.Metadata.Apply(session.Metadata); changed || err != nil {
+	if _, changed, err := u.Metadata.Apply(served.Metadata); changed || err != nil {
 		t.Errorf("metadata: changed is %v, error %v", changed, err)
 	}
 }

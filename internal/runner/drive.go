@@ -257,6 +257,7 @@ func (d *drive) await(ctx context.Context) error {
 	for {
 		select {
 		case o := <-d.request.ended():
+			o.request = d.request.id
 			d.request, d.outcome = nil, &o
 			d.Failpoint("answer-arrived")
 			return nil

@@ -18,6 +18,7 @@ import (
 
 // request is a model request that is under way.
 type request struct {
+	id     string // of the event that began it
 	cancel context.CancelFunc
 	done   chan outcome // receives once, and is closed
 }
@@ -46,6 +47,7 @@ func (r *request) wait() {
 
 // outcome is what a model request brought. It is made once and may be logged more than once, until a step is appended.
 type outcome struct {
+	request string // the event that began the request
 	answer  session.Answer
 	failure *session.Failure
 	spent   session.Usage // with failure
@@ -64,7 +66,12 @@ func (o *outcome) usage() session.Usage {
 	}
 }
 
+// log adds the outcome to a step. If the log has no such request open any more, because a commit that seemed to fail had
+// happened, there is nothing to add.
 func (o *outcome) log(step *session.Step) {
+	if open := step.State.Request; open == nil || open.ID != o.request {
+		return
+	}
 	switch {
 	case o.failure == nil:
 		step.EndRequest(o.answer)
@@ -78,7 +85,7 @@ func (o *outcome) log(step *session.Step) {
 // begin makes the model request that the log says has begun.
 func (d *drive) begin(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &request{cancel: cancel, done: make(chan outcome, 1)}
+	r := &request{id: d.state.Request.ID, cancel: cancel, done: make(chan outcome, 1)}
 	d.request = r
 	preview := &preview{drive: d, ids: map[int]string{}, block: -2}
 	failures := d.state.Failures

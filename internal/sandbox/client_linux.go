@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -173,7 +174,7 @@ func (l *Local) prepare(session string) (uid int, err error) {
 	}
 	switch {
 	case l.uids == nil:
-	case session == probeSession():
+	case strings.HasPrefix(session, probePrefix):
 		uid = l.uids.probeUID()
 	default:
 		if uid, err = l.uids.of(string(dir)); err != nil {

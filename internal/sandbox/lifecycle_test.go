@@ -182,6 +182,7 @@ func TestDirectoryRemoved(t *testing.T) {
 	f.fifo("started")
 	f.fifo("go")
 	running := f.begun(bash(up + "read x <go; echo done"))
+	uid := f.uid()
 	pidfd, err := unix.PidfdOpen(f.supervisor(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -202,6 +203,9 @@ func TestDirectoryRemoved(t *testing.T) {
 		t.Errorf("got %+v", o)
 	}
 	ended(t, pidfd)
+	if left := f.traces(uid); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
 	if err := release.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -224,12 +228,15 @@ func TestOpenCleansUp(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, ".trash/half/removed"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.MkdirAll(filepath.Join(dir, ".probe-1-1/files"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	hostAt(t, dir)
 	ended(t, pidfd)
 	if left := dead.traces(dead.uid()); !slices.Equal(left, []string{dead.dir}) {
 		t.Errorf("left: %v", left)
 	}
-	for _, gone := range []string{filepath.Join(dead.dir, "sock"), filepath.Join(dir, ".trash/half")} {
+	for _, gone := range []string{filepath.Join(dead.dir, "sock"), filepath.Join(dir, ".trash/half"), filepath.Join(dir, ".probe-1-1")} {
 		if _, err := os.Lstat(gone); err == nil {
 			t.Errorf("%s is still there", gone)
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -109,7 +110,7 @@ func (l *Local) clean(ctx context.Context) error {
 	}
 	for _, entry := range entries {
 		dir := l.dir(entry.Name())
-		if entry.IsDir() && dir.InUse() {
+		if entry.IsDir() && (dir.InUse() || strings.HasPrefix(entry.Name(), probePrefix)) {
 			suspects = append(suspects, entry.Name())
 		}
 	}
@@ -131,7 +132,11 @@ func (l *Local) clean(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(l.sweep(ctx, session), lock.Close()); err != nil {
+		err = l.sweep(ctx, session)
+		if err == nil && strings.HasPrefix(session, probePrefix) { // of a server that was killed while it tried out the host
+			err = l.discard(session)
+		}
+		if err := errors.Join(err, lock.Close()); err != nil {
 			return err
 		}
 	}
@@ -157,6 +162,16 @@ func (l *Local) emptyTrash() error {
 		err = errors.Join(err, removeAll(filepath.Join(bin, entry.Name())))
 	}
 	return err
+}
+
+// discard removes a session's directory. The caller holds its lock. It is renamed first: from then on the session does not
+// exist, however long the removal takes and whatever cuts it short.
+func (l *Local) discard(session string) error {
+	doomed := filepath.Join(l.options.Dir, trash, fmt.Sprintf("%s-%d", session, time.Now().UnixNano()))
+	if err := os.Rename(string(l.dir(session)), doomed); err != nil {
+		return err
+	}
+	return removeAll(doomed)
 }
 
 // removeAll removes a tree that an agent made and that nobody uses any more.

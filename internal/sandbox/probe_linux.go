@@ -15,8 +15,8 @@ import (
 
 const probeTimeout = 30 * time.Second
 
-// probeSession is a session of this process's own. Its name cannot be a real session's, which has a prefix.
-func probeSession() string { return fmt.Sprintf("probe-%d", os.Getpid()) }
+// probePrefix begins the names of the sessions for trying out, which no caller's session can have.
+const probePrefix = ".probe-"
 
 // misbehave prints a line for everything that should have failed and did not, and then that it came to its end.
 const misbehave = `
@@ -40,8 +40,9 @@ echo finished`
 func (l *Local) probe(ctx context.Context) (isolation string, problems []Problem) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	text, err := l.tryOut(ctx)
-	if destroyed := l.Destroy(ctx, probeSession()); destroyed != nil && err == nil {
+	session := fmt.Sprintf("%s%d-%d", probePrefix, os.Getpid(), time.Now().UnixNano())
+	text, err := l.tryOut(ctx, session)
+	if destroyed := l.destroy(context.WithoutCancel(ctx), session); destroyed != nil && err == nil {
 		err = destroyed
 	}
 	var unavailable *UnavailableError
@@ -71,7 +72,7 @@ func (l *Local) weaknesses() []Problem {
 	return problems
 }
 
-func (l *Local) tryOut(ctx context.Context) (string, error) {
+func (l *Local) tryOut(ctx context.Context, session string) (string, error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return "", err
@@ -86,8 +87,8 @@ func (l *Local) tryOut(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	call := Call{ID: fmt.Sprintf("probe-%d", time.Now().UnixNano()), Tool: "bash", Input: jsontext.Value(input)}
-	result, err := l.run(ctx, Spec{Session: probeSession()}, call)
+	call := Call{ID: "probe", Tool: "bash", Input: jsontext.Value(input)}
+	result, err := l.run(ctx, Spec{Session: session}, call)
 	if err != nil {
 		return "", err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -28,13 +27,13 @@ func (l *Local) Run(ctx context.Context, spec Spec, call Call) (Result, error) {
 	if l.report.Isolation == "unavailable" {
 		return Result{}, &UnavailableError{Problems: l.report.Problems}
 	}
+	if err := checkSession(spec.Session); err != nil {
+		return Result{}, err
+	}
 	return l.run(ctx, spec, call)
 }
 
 func (l *Local) run(ctx context.Context, spec Spec, call Call) (Result, error) {
-	if err := checkSession(spec.Session); err != nil {
-		return Result{}, err
-	}
 	if !slices.Contains(tools, call.Tool) {
 		return Result{}, fmt.Errorf("sandbox: there is no tool %q", call.Tool)
 	}
@@ -233,6 +232,10 @@ func (l *Local) Destroy(ctx context.Context, session string) error {
 	if err := checkSession(session); err != nil {
 		return err
 	}
+	return l.destroy(ctx, session)
+}
+
+func (l *Local) destroy(ctx context.Context, session string) error {
 	dir := string(l.dir(session))
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -241,12 +244,7 @@ func (l *Local) Destroy(ctx context.Context, session string) error {
 	if err != nil {
 		return fmt.Errorf("sandbox: stop %s: %w", session, err)
 	}
-	// Renamed first: from then on the session does not exist, however long the removal takes and whatever cuts it short.
-	doomed := filepath.Join(l.options.Dir, trash, fmt.Sprintf("%s-%d", session, time.Now().UnixNano()))
-	if err = errors.Join(os.Rename(dir, doomed), lock.Close()); err == nil {
-		err = removeAll(doomed)
-	}
-	if err != nil {
+	if err := errors.Join(l.discard(session), lock.Close()); err != nil {
 		return fmt.Errorf("sandbox: remove %s: %w", session, err)
 	}
 	return nil

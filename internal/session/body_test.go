@@ -186,22 +186,3 @@ func TestViews(t *testing.T) {
 		t.Errorf("the thread is %s", show(thread))
 	}
 }
-
-// What we emit can be filtered by.
-func TestEveryTypeWeEmitIsKnown(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		h := &history{machine: newMachine(rt, config()), t: rt}
-		for range 20 {
-			h.send(rt)
-			h.drive(rt)
-		}
-		for _, e := range h.log {
-			if e.Public() && !session.KnownEventType(e.Type) {
-				rt.Fatalf("%s is not known", e.Type)
-			}
-		}
-	})
-	if session.KnownEventType("perdure.created") || session.KnownEventType("") {
-		t.Error("a type that clients do not see is known")
-	}
-}

@@ -250,6 +250,11 @@ func (c *Context) result(e Event) error {
 	for i := range blocks {
 		blocks[i] = c.resolved(blocks[i])
 	}
+	if body.IsError && slices.ContainsFunc(blocks, func(b jsontext.Value) bool { return !isText(b) }) {
+		// The model's API takes only text in an error: the error becomes a text, so that nothing is lost.
+		body.IsError = false
+		blocks = slices.Insert(blocks, 0, failedResult)
+	}
 	c.results[id], err = resultBlock(id, blocks, body.IsError)
 	if err == nil && len(c.results) == len(c.open) {
 		c.closeCalls()
@@ -307,6 +312,13 @@ func (c *Context) note(text string) {
 			c.add("user", block)
 		}
 	}
+}
+
+var failedResult = jsontext.Value(`{"type":"text","text":"The tool reported an error."}`)
+
+func isText(block jsontext.Value) bool {
+	var b textBlock
+	return json.Unmarshal(block, &b) == nil && b.Type == "text"
 }
 
 var missingResult = jsontext.Value(`{"type":"text","text":"The result of this call was not recorded; its outcome is unknown."}`)

@@ -199,3 +199,20 @@ func TestLargeMessageIsFoldedInLinearTime(t *testing.T) {
 		t.Errorf("folding %d bytes allocates %d", len(body), allocated)
 	}
 }
+
+// C09: an error that holds a picture would be refused for ever: the model's API takes only text in an error.
+func TestErrorWithAPictureIsShownAsText(t *testing.T) {
+	m := started(t)
+	m.answer(allowed("c1"))
+	step := m.step()
+	picture := `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}`
+	step.AddResult("c1", session.Result{Content: jsontext.Value("[" + picture + "]"), IsError: true})
+	m.commit(step)
+	asked := m.answer(text("ok"))
+	wantValid(t, asked)
+	got := string(asked[2].Content)
+	if strings.Contains(got, "is_error") || !strings.Contains(got, "The tool reported an error.") || !strings.Contains(got, picture) {
+		t.Errorf("the result is shown as %s", got)
+	}
+	m.checked(t)
+}

@@ -123,6 +123,7 @@ func (s *Step) Archive() error {
 	case Running, Rescheduling:
 		return problem.Invalidf(`Session %s cannot be archived while its status is "%s". Only pending or idle sessions may be archived.`, s.State.Config.ID, s.State.Status)
 	}
+	s.endOutcome(Usage{})
 	s.add(entry{kind: ThreadStatusTerminated, thread: true, fields: s.threadStatus()})
 	s.add(entry{kind: StatusTerminated})
 	return s.err

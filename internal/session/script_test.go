@@ -50,6 +50,9 @@ func TestScripts(t *testing.T) {
 				if e.Public() {
 					checkSDK(t, e)
 				}
+				if e.Public() != session.KnownEventType(e.Type) {
+					t.Errorf("%s: clients see it: %t; they can filter by it: %t", e.Type, e.Public(), session.KnownEventType(e.Type))
+				}
 			}
 		})
 	}

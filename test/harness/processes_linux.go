@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +15,12 @@ import (
 
 // endLimit bounds how long a sandbox may take to fall apart after its supervisor was killed.
 const endLimit = 10 * time.Second
+
+// attributes of a server's process. A process group of its own keeps the signals of a terminal away: they are for the test.
+// And it does not outlive the test, however that ends.
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
 
 // endProcesses ends what still runs from the server's binary, and waits until these processes and everything below them
 // are gone. A descendant that outlives its supervisor is an error, and is ended as well.

@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -138,7 +141,7 @@ func (s *Server) Run() error {
 	}
 	p, err := s.spawn(append(args, s.options.Args...))
 	if err != nil {
-		return err
+		return fmt.Errorf("start the server: %w", err)
 	}
 	s.process = p
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
@@ -163,8 +166,7 @@ func (s *Server) spawn(args []string) (*process, error) {
 	command := exec.Command(s.binary, args...)
 	command.Dir = s.home
 	command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "TMPDIR=" + s.home}, s.options.Env...)
-	// A process group of its own keeps the signals of a terminal away: they are for the test.
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.SysProcAttr = attributes()
 	// The pipes are files, so that Wait is not held up by a supervisor that inherited them.
 	outReader, outWriter, err := os.Pipe()
 	if err != nil {
@@ -177,19 +179,25 @@ func (s *Server) spawn(args []string) (*process, error) {
 		return nil, err
 	}
 	command.Stdout, command.Stderr = outWriter, errWriter
-	err = command.Start()
-	outWriter.Close()
-	errWriter.Close()
-	if err != nil {
-		outReader.Close()
-		errReader.Close()
-		return nil, err
-	}
 	p := &process{command: command, ready: make(chan readiness, 1), done: make(chan struct{})}
-	var readers sync.WaitGroup
-	readers.Go(func() { s.log.readFrom(errReader, nil) })
-	readers.Go(func() { s.log.readFrom(outReader, p.ready) })
+	started := make(chan error)
 	go func() {
+		// The kernel ends the process with the thread that started it, so this thread stays until the process has ended.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := command.Start()
+		outWriter.Close()
+		errWriter.Close()
+		if err != nil {
+			outReader.Close()
+			errReader.Close()
+			started <- err
+			return
+		}
+		var readers sync.WaitGroup
+		readers.Go(func() { s.log.readFrom(errReader, nil) })
+		readers.Go(func() { s.log.readFrom(outReader, p.ready) })
+		started <- nil
 		p.err = command.Wait()
 		// What the process wrote is read before its end is told; a descendant that holds the pipes is not waited for.
 		deadline := time.Now().Add(time.Second)
@@ -200,7 +208,7 @@ func (s *Server) spawn(args []string) (*process, error) {
 		errReader.Close()
 		close(p.done)
 	}()
-	return p, nil
+	return p, <-started
 }
 
 func (s *Server) healthy(ctx context.Context) error {
@@ -260,7 +268,7 @@ func (s *Server) Shutdown() error {
 
 // Stop shuts the server down, ends its supervisors, checks that no process is left, and removes its directories.
 func (s *Server) Stop() error {
-	err := errors.Join(s.Shutdown(), s.endProcesses())
+	err := errors.Join(s.Shutdown(), s.endProcesses(), s.log.raced())
 	for _, dir := range s.remove {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
@@ -282,6 +290,7 @@ func (s *Server) Log() string { return s.log.String() }
 type logBuffer struct {
 	mu    sync.Mutex
 	lines []string
+	race  bool // the race detector has found something
 }
 
 const maxLogLines = 400
@@ -289,10 +298,21 @@ const maxLogLines = 400
 func (b *logBuffer) add(line string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.race = b.race || strings.Contains(line, "WARNING: DATA RACE")
 	if len(b.lines) == maxLogLines {
 		b.lines = append(b.lines[:0], b.lines[1:]...)
 	}
 	b.lines = append(b.lines, line)
+}
+
+// raced is an error if a server that was built with the race detector has reported a race, also one that was killed later.
+func (b *logBuffer) raced() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.race {
+		return errors.New("the race detector has found a data race in the server; its log says where")
+	}
+	return nil
 }
 
 func (b *logBuffer) String() string {
@@ -320,6 +340,8 @@ func (b *logBuffer) readFrom(pipe *os.File, ready chan<- readiness) {
 			ready = nil
 		}
 	}
+	// After a line that is too long the rest is not kept, but it is read: a full pipe would hold up the server.
+	_, _ = io.Copy(io.Discard, pipe)
 }
 
 func copyFile(to, from string) error {

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -32,7 +33,7 @@ func Shared(tb testing.TB, options Options) *Server {
 	return shared.server
 }
 
-// stopShared stops the shared server. With showLog its log is in the error, whatever the reason.
+// stopShared stops the shared server. What is wrong with its end is an error; its log is in the error then, and with showLog.
 func stopShared(showLog bool) error {
 	shared.Lock()
 	defer shared.Unlock()
@@ -41,11 +42,8 @@ func stopShared(showLog bool) error {
 		return nil
 	}
 	err := s.Stop()
-	switch {
-	case showLog && err != nil:
-		return fmt.Errorf("%w\nlog of the shared server:\n%s", err, s.Log())
-	case showLog:
-		return fmt.Errorf("log of the shared server:\n%s", s.Log())
+	if err != nil || showLog {
+		err = errors.Join(err, fmt.Errorf("log of the shared server:\n%s", s.Log()))
 	}
 	return err
 }

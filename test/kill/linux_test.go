@@ -146,9 +146,16 @@ func awaitIn(t *testing.T, dir, what string, come func() bool) {
 func (c *conversation) awaitRemoval() {
 	c.t.Helper()
 	parent := filepath.Dir(c.dir())
-	awaitIn(c.t, parent, "removal of "+c.session, func() bool {
+	awaitIn(c.t, parent, "the removal of "+c.session, func() bool {
 		_, err := os.Lstat(c.dir())
-		_, trash := os.Lstat(filepath.Join(parent, ".trash"))
-		return errors.Is(err, os.ErrNotExist) && errors.Is(trash, os.ErrNotExist)
+		return errors.Is(err, os.ErrNotExist)
+	})
+	trash := filepath.Join(parent, ".trash")
+	if _, err := os.Lstat(trash); errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	awaitIn(c.t, trash, "the end of the removal of "+c.session, func() bool {
+		entries, _ := os.ReadDir(trash) // it may be removed itself
+		return len(entries) == 0
 	})
 }

@@ -50,7 +50,10 @@ func startModel(t *testing.T) *strictModel {
 }
 
 // tag is in the first message of each conversation.
-var tag = regexp.MustCompile(`kill-[0-9]+-of-[A-Za-z0-9_]+`)
+var (
+	tag      = regexp.MustCompile(`kill-[0-9]+-of-[A-Za-z0-9_]+`)
+	notInTag = regexp.MustCompile(`[^A-Za-z0-9_]`)
+)
 
 // named tells the model's server which conversation a request belongs to.
 func named(next http.Handler) http.Handler {

@@ -167,8 +167,9 @@ type setting struct {
 func settings(version int, controller string, limits wire.Limits) []setting {
 	const period = 100_000 // microseconds
 	memory := strconv.FormatInt(limits.MemoryBytes, 10)
-	// The supervisor's idea of a process is the kernel's of a task; the guest's own are not the agent's.
-	const guestTasks = 32
+	// The agent's processes are limited one by one too, to less, so that the guest can always start a thread: this is
+	// for those that found a way around that.
+	const guestTasks = 64
 	tasks := strconv.Itoa(limits.Processes + guestTasks)
 	quota := strconv.Itoa(max(1000, int(limits.CPUs*period)))
 	switch {

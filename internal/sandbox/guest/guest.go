@@ -117,8 +117,12 @@ func (g *guest) prepare() error {
 		children: g.children,
 		results:  g.results,
 	}
+	// These are the shell's and not the guest's, which must be able to work when the agent has used up all that it may.
 	if g.config.ProcessBytes > 0 {
-		g.shell.limits = fmt.Sprintf("ulimit -d %d; ", g.config.ProcessBytes>>10)
+		g.shell.limits += fmt.Sprintf("ulimit -d %d; ", g.config.ProcessBytes>>10)
+	}
+	if g.config.Processes > 0 {
+		g.shell.limits += fmt.Sprintf("ulimit -u %d; ", g.config.Processes)
 	}
 	return nil
 }

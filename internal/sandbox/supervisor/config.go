@@ -51,6 +51,7 @@ func (s *supervisor) guestConfig(spec wire.Spec) wire.GuestConfig {
 		ReadOnlyRoots: []string{uploadsInside},
 		Environment:   environment,
 		ProcessBytes:  processBytes,
+		Processes:     spec.Limits.Processes,
 		Isolated:      true,
 	}
 }
@@ -66,9 +67,6 @@ func (s *supervisor) isolationConfig(spec wire.Spec, config wire.GuestConfig) is
 		{Resource: unix.RLIMIT_CORE, Value: 0},
 		{Resource: unix.RLIMIT_NOFILE, Value: uint64(limit.OpenFiles)},
 		{Resource: unix.RLIMIT_FSIZE, Value: uint64(limit.FileBytes)},
-	}
-	if !s.bounded("pids") {
-		rlimits = append(rlimits, isolation.Rlimit{Resource: unix.RLIMIT_NPROC, Value: uint64(limit.Processes)})
 	}
 	return isolation.Config{
 		Root: s.dir.Root(),

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/perdure/perdure/internal/sandbox/beneath"
 	"github.com/perdure/perdure/internal/sandbox/cgroup"
 	"github.com/perdure/perdure/internal/sandbox/egress"
@@ -36,6 +38,7 @@ const (
 type sandbox struct {
 	spec    wire.Spec
 	conn    net.Conn
+	pid     int // of the first process, as the host numbers it
 	results string
 	shownAs string // results as the agent knows it
 	cgroups []wire.CgroupConfig
@@ -66,7 +69,7 @@ func (s *supervisor) ready(spec wire.Spec) (*sandbox, error) {
 	}
 	if box != nil {
 		switch {
-		case box.isGone():
+		case box.hasEnded():
 		case box.spec.Network.Mode == spec.Network.Mode && box.spec.Limits == spec.Limits, box.busy():
 			box.allow(spec.Network, s.config)
 			return box, nil
@@ -114,7 +117,7 @@ func (s *supervisor) start(spec wire.Spec) (*sandbox, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the sandbox: %w", err)
 	}
-	box.conn = process.Guest
+	box.conn, box.pid = process.Guest, process.Cmd.Process.Pid
 	box.kill = func() { _ = process.Cmd.Process.Kill() } // it fails only for one that has ended
 	if process.Egress != nil {
 		box.proxy = egress.New(s.log)
@@ -310,13 +313,16 @@ func (b *sandbox) end(why string) {
 	<-b.gone
 }
 
-func (b *sandbox) isGone() bool {
-	select {
-	case <-b.gone:
-		return true
-	default:
+// hasEnded asks the kernel, so that a call is not given to a guest of whose death nobody has been told yet. If it has
+// ended, it is gone when hasEnded returns.
+func (b *sandbox) hasEnded() bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, b.pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	if err == nil && info.Signo == 0 {
 		return false
 	}
+	<-b.gone
+	return true
 }
 
 func (b *sandbox) busy() bool {

@@ -154,6 +154,7 @@ type GuestConfig struct {
 	ReadOnlyRoots []string          `json:"read_only"`     //
 	Environment   map[string]string `json:"environment"`   //
 	ProcessBytes  int64             `json:"process_bytes"` // the data of each of the shell's processes; 0 for no limit
+	Processes     int               `json:"processes"`     // how many of the shell's there may be beside the guest; 0 for no limit
 	Isolated      bool              `json:"isolated"`      // the guest is the first process of a pid namespace
 }
 

@@ -48,7 +48,7 @@ func TestRetryWithIdempotencyKey(t *testing.T) {
 	stream := w.stream(made.ID, anthropic.BetaSessionEventStreamParams{})
 	params := anthropic.BetaSessionEventSendParams{Events: []clientEvent{message("once")}}
 	sent := must[*anthropic.BetaManagedAgentsSendSessionEvents](w)(w.client.Beta.Sessions.Events.Send(w.ctx, made.ID, params,
-		option.WithBaseURL(proxy.url), option.WithHeader("Idempotency-Key", "go-client-once")))
+		option.WithBaseURL(proxy.url), option.WithHeader("Idempotency-Key", made.ID)))
 	same(w, "requests", proxy.requests.Load(), 2)
 	events := w.until(stream, "session.status_idle")
 	messages := w.log(made.ID, anthropic.BetaSessionEventListParams{Types: []anthropic.BetaManagedAgentsSessionEventType{"user.message"}})

@@ -111,8 +111,10 @@ func (s *Stream) read(ctx context.Context, body io.ReadCloser) {
 
 // Next is the next frame that is no ping. The error is io.EOF after the server ended the stream in good order.
 func (s *Stream) Next() (Frame, error) {
+	timer := time.NewTimer(limit) // pings do not lengthen it
+	defer timer.Stop()
 	for {
-		f, err := s.NextAny()
+		f, err := s.next(timer)
 		if err != nil || f.Event != "ping" && f.Data != "" {
 			return f, err
 		}
@@ -123,6 +125,10 @@ func (s *Stream) Next() (Frame, error) {
 func (s *Stream) NextAny() (Frame, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
+	return s.next(timer)
+}
+
+func (s *Stream) next(timer *time.Timer) (Frame, error) {
 	select {
 	case f, ok := <-s.frames:
 		if !ok {
@@ -130,7 +136,7 @@ func (s *Stream) NextAny() (Frame, error) {
 		}
 		return f, nil
 	case <-timer.C:
-		return Frame{}, fmt.Errorf("no frame within %v", limit)
+		return Frame{}, fmt.Errorf("no event within %v", limit)
 	}
 }
 

@@ -40,7 +40,7 @@ test('a lost answer is repeated, and counts once with a key', limit, async () =>
     },
   });
   const sent = await lossy.beta.sessions.events.send(
-    session.id, { events: [message('once')] }, { headers: { 'Idempotency-Key': 'ts-client-once' } },
+    session.id, { events: [message('once')] }, { headers: { 'Idempotency-Key': session.id } },
   );
   assert.equal(requests, 2);
   const events = await reader.until('session.status_idle');
