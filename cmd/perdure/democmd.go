@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -82,16 +83,17 @@ func showDemo(ctx context.Context, o demo.Options, dir string, keep bool) error 
 
 // demoAccount is what the demo says in the end.
 func demoAccount(a *demo.Account) string {
-	text := fmt.Sprintf("\nThe job is done, in %s with everything: %s\n\n", terminal.Duration(a.Took), terminal.CleanLine(a.Report))
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nThe job is done, in %s with everything: %s\n\n", terminal.Duration(a.Took), terminal.CleanLine(a.Report))
 	for i, k := range a.Kills {
 		went := "the work went on after " + terminal.Duration(k.Next)
 		if k.Moment == demo.InToolCall {
 			went = "the tool ran on meanwhile, and its result came after " + terminal.Duration(k.Next)
 		}
-		text += fmt.Sprintf("  kill %d        SIGKILL %s; server ready again after %s; %s\n", i+1, k.Moment, terminal.Duration(k.Ready), went)
+		fmt.Fprintf(&b, "  kill %d        SIGKILL %s; server ready again after %s; %s\n", i+1, k.Moment, terminal.Duration(k.Ready), went)
 	}
-	text += fmt.Sprintf("  model calls   %d made, %d of them made again because a kill cut them short\n", a.ModelCalls, a.ModelCallsCut)
-	text += fmt.Sprintf("  tool calls    %d made, %d results; the one that a kill hit ran %d time(s), so %d repeated\n", a.ToolCalls, a.ToolResults, a.ToolRuns, max(0, a.ToolRuns-1))
-	text += fmt.Sprintf("  events        %d in the log, %d lost\n", a.Events, a.Lost)
-	return text
+	fmt.Fprintf(&b, "  model calls   %d made, %d of them made again because a kill cut them short\n", a.ModelCalls, a.ModelCallsCut)
+	fmt.Fprintf(&b, "  tool calls    %d made, %d results; the one that a kill hit ran %d time(s), so %d repeated\n", a.ToolCalls, a.ToolResults, a.ToolRuns, max(0, a.ToolRuns-1))
+	fmt.Fprintf(&b, "  events        %d in the log, %d lost\n", a.Events, a.Lost)
+	return b.String()
 }

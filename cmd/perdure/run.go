@@ -86,7 +86,7 @@ func (f *runFlags) run(cmd *cobra.Command, message string) (err error) {
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 
-	c, err := f.remote.client(&f.settings, tellTrouble(screen))
+	c, err := f.client(&f.settings, tellTrouble(screen))
 	if err != nil {
 		return err
 	}

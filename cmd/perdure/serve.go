@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
@@ -77,7 +78,7 @@ func serve(cmd *cobra.Command, s *settings, listen string, printReady bool) (err
 		log.Warn("THE SERVER CAN BE REACHED FROM OTHER MACHINES, without encryption: put a proxy with TLS before it, or listen on 127.0.0.1", "listen", l.Listen)
 	}
 	log.Info("serving", "url", url, "data", l.Data, "version", version())
-	if err := announce(cmd, printReady, url, secret, server.DefaultModel(ctx)); err != nil {
+	if err := announce(cmd, printReady, url, secret, server); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	err = serveOn(ctx, server, listener)
@@ -109,11 +110,14 @@ func reachable(address string) string {
 	return address
 }
 
+// modelLimit bounds how long the first start waits for a provider to name a model.
+const modelLimit = 5 * time.Second
+
 // announce tells where the server is.
-func announce(cmd *cobra.Command, ready bool, url, secret, model string) error {
+func announce(cmd *cobra.Command, ready bool, url, secret string, server *perdure.Server) error {
 	out := cmd.OutOrStdout()
 	if ready {
-		line, err := json.Marshal(struct {
+		line, err := json.Marshal(struct { //nolint:gosec // this is the one place that tells the key
 			URL    string `json:"url"`
 			APIKey string `json:"api_key,omitempty"`
 		}{url, secret})
@@ -127,7 +131,9 @@ func announce(cmd *cobra.Command, ready bool, url, secret, model string) error {
 		_, err := fmt.Fprintf(out, "Perdure serves %s\n", url)
 		return err
 	}
-	text, err := quickstart(url, secret, model)
+	ctx, cancel := context.WithTimeout(cmd.Context(), modelLimit)
+	defer cancel()
+	text, err := quickstart(url, secret, server.DefaultModel(ctx))
 	if err != nil {
 		return err
 	}

@@ -97,5 +97,5 @@ func logger(w io.Writer, onTerminal bool, c config.Log) *slog.Logger {
 	if c.Format == "json" || c.Format == "auto" && !onTerminal {
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
 	}
-	return slog.New(tint.NewHandler(w, &tint.Options{Level: level, TimeFormat: "15:04:05.000", NoColor: !onTerminal || os.Getenv("NO_COLOR") != ""}))
+	return slog.New(tint.NewTextHandler(w, &tint.Options{Level: level, TimeFormat: "15:04:05.000", NoColor: !onTerminal || os.Getenv("NO_COLOR") != ""}))
 }

@@ -113,12 +113,16 @@ func getAgent(c *call) (*reply, error) {
 }
 
 func updateAgent(c *call) (*reply, error) {
+	update, err := resource.DecodeAgentUpdate(c.body)
+	if err != nil {
+		return nil, err
+	}
 	return c.update(func(w store.Writer) (any, error) {
 		current, err := findAgent(w, c.path("agent"))
 		if err != nil {
 			return nil, err
 		}
-		next, changed, err := resource.UpdateAgent(current, c.body, c.defaults())
+		next, changed, err := update.Apply(current, c.defaults())
 		if err != nil || !changed {
 			return next, err
 		}

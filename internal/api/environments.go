@@ -95,12 +95,16 @@ func bodies(documents []store.Document) []jsontext.Value {
 }
 
 func updateEnvironment(c *call) (*reply, error) {
+	update, err := resource.DecodeEnvironmentUpdate(c.body)
+	if err != nil {
+		return nil, err
+	}
 	return c.update(func(w store.Writer) (any, error) {
 		current, err := findEnvironment(w, c.path("environment"))
 		if err != nil {
 			return nil, err
 		}
-		next, changed, err := resource.UpdateEnvironment(current, c.body)
+		next, changed, err := update.Apply(current)
 		if err != nil || !changed {
 			return next, err
 		}

@@ -35,6 +35,9 @@ func mountPaths(mounts []resource.FileResource) []string {
 }
 
 func addResource(c *call) (*reply, error) {
+	if _, err := resource.DecodeFileMount(c.body, nil); err != nil {
+		return nil, err
+	}
 	var added []resource.FileResource
 	var copies []*files.Staged
 	answer, _, err := c.change(func(step *session.Step) error {

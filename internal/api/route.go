@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -81,8 +82,20 @@ func (s *Server) routes() http.Handler {
 	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", s.ready)
-	mux.Handle("/", s.refuse(func(http.ResponseWriter) error { return problem.NotFoundf("Not found") }))
-	return mux
+	notFound := s.refuse(func(http.ResponseWriter) error { return problem.NotFoundf("Not found") })
+	mux.Handle("/", notFound)
+	return clean(mux, notFound)
+}
+
+// clean keeps the mux from redirecting paths that it would write in another way: there is nothing at such a path.
+func clean(next, notFound http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path.Clean(r.URL.Path) != r.URL.Path {
+			notFound.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {

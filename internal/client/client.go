@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
+
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -51,7 +52,7 @@ type Client struct {
 func New(o Options) (*Client, error) {
 	base, err := url.Parse(strings.TrimRight(o.BaseURL, "/"))
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.User != nil || base.RawQuery != "" {
-		return nil, fmt.Errorf("the server's URL must look like http://127.0.0.1:8700 or https://perdure.example.com")
+		return nil, errors.New("the server's URL must look like http://127.0.0.1:8700 or https://perdure.example.com")
 	}
 	if o.Key == "" {
 		return nil, errors.New("an API key of the server is needed: --api-key or PERDURE_API_KEY (perdure keys create makes one)")
@@ -286,7 +287,7 @@ func (b *backoff) wait(ctx context.Context, failure error, atLeast time.Duration
 		b.since = time.Now()
 	}
 	pause := min(100*time.Millisecond<<min(b.tries, 16), b.c.o.MaxWait)
-	pause -= rand.N(pause/4 + 1)
+	pause -= rand.N(pause/4 + 1) //nolint:gosec // it spreads attempts and keeps no secret
 	pause = max(pause, atLeast)
 	b.tries++
 	if spent := time.Since(b.since); spent+pause > b.c.o.Patience {

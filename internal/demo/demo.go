@@ -163,6 +163,9 @@ func (d *demo) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case err := <-d.followed:
+			if err == nil {
+				err = errors.New("the session was deleted")
+			}
 			return fmt.Errorf("the session's events ended: %w", err)
 		case <-d.strike:
 			d.strike = nil

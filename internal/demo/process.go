@@ -47,7 +47,8 @@ func (p *process) start(ctx context.Context) error {
 		}
 		listen = u.Host
 	}
-	command := exec.Command(p.program, append(p.args, "--listen", listen, "--print-ready")...)
+	// Its end is not the context's: it is killed on purpose, and in the end asked to stop.
+	command := exec.CommandContext(context.WithoutCancel(ctx), p.program, append(slices.Clone(p.args), "--listen", listen, "--print-ready")...)
 	// A process group of its own: Ctrl-C reaches the demo, which stops the server.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Stderr = &p.log

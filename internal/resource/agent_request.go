@@ -74,16 +74,17 @@ func CreateAgent(body []byte, d Defaults) (*Agent, error) {
 	return agent, root.err()
 }
 
-// UpdateAgent applies the body of an update to the current version. If that changes anything, next is the agent with the
-// next version number, whose UpdatedAt the caller sets; otherwise next is current.
-//
-// What is left out stays. Null or "" clears description and system; null or [] clears tools, mcp_servers and skills, and a
-// list replaces all of the list; metadata is changed key by key, null deletes a key. A version that is not the current one
-// is refused with a conflict, an archived agent is not changed.
-func UpdateAgent(current *Agent, body []byte, d Defaults) (next *Agent, changed bool, err error) {
+// AgentUpdate is the body of POST /v1/agents/{id}.
+type AgentUpdate struct {
+	params  agentParams
+	verdict *verdict
+}
+
+// DecodeAgentUpdate reads the body of an update. It does not know the agent; Apply has the rules that need it.
+func DecodeAgentUpdate(body []byte) (*AgentUpdate, error) {
 	root, err := readBody(body)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	p := readAgentParams(root, readMetadataPatch)
 	if p.name.Null() {
@@ -92,9 +93,17 @@ func UpdateAgent(current *Agent, body []byte, d Defaults) (next *Agent, changed 
 	if p.model.Null() {
 		root.refuse("model", "cannot be cleared")
 	}
-	if !root.ok() {
-		return nil, false, root.err()
-	}
+	return &AgentUpdate{p, root.verdict}, root.err()
+}
+
+// Apply applies the update to the current version. If that changes anything, next is the agent with the next version
+// number, whose UpdatedAt the caller sets; otherwise next is current.
+//
+// What is left out stays. Null or "" clears description and system; null or [] clears tools, mcp_servers and skills, and a
+// list replaces all of the list; metadata is changed key by key, null deletes a key. A version that is not the current one
+// is refused with a conflict, an archived agent is not changed.
+func (u *AgentUpdate) Apply(current *Agent, d Defaults) (next *Agent, changed bool, err error) {
+	p, v := u.params, *u.verdict
 	if current.ArchivedAt != nil {
 		return nil, false, problem.Invalidf("Cannot modify archived agent")
 	}
@@ -118,10 +127,10 @@ func UpdateAgent(current *Agent, body []byte, d Defaults) (next *Agent, changed 
 	if p.identity.Given() {
 		merged.ExecutionIdentity = p.identity.Or(ExecutionIdentity{Type: "service_account"})
 	}
-	merged.Metadata = p.metadata.apply(root.verdict, current.Metadata)
-	merged.check(root.verdict, "")
-	if !root.ok() {
-		return nil, false, root.err()
+	merged.Metadata = p.metadata.apply(&v, current.Metadata)
+	merged.check(&v, "")
+	if !v.ok() {
+		return nil, false, v.err()
 	}
 	same, err := equal(current, &merged)
 	if err != nil || same {

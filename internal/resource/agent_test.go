@@ -240,7 +240,7 @@ func TestUpdateAgent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			current := fullAgent(t)
 			before := encode(t, current)
-			next, changed, err := resource.UpdateAgent(current, []byte(c.body), defaults)
+			next, changed, err := updateAgent(current, []byte(c.body), defaults)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -283,7 +283,7 @@ func TestUpdateAgentRefuses(t *testing.T) {
 		"multiagent":              {fullAgent(t), `{"multiagent":{}}`, problem.Invalid, `multiagent: not supported by this version of the server`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := resource.UpdateAgent(c.agent, []byte(c.body), defaults)
+			_, _, err := updateAgent(c.agent, []byte(c.body), defaults)
 			p := refusal(t, err)
 			if p.Message != c.want || p.Kind != c.kind {
 				t.Errorf("got  %v %s\nwant %v %s", p.Kind, p.Message, c.kind, c.want)
@@ -303,7 +303,7 @@ func TestReorderedSchemaIsNoChange(t *testing.T) {
 		`{"properties":{"a":{},"c":{}},"type":"object"}`:                 true,
 	} {
 		body := `{"tools":[{"type":"custom","name":"t","description":"d","input_schema":` + schema + `}]}`
-		if _, got, err := resource.UpdateAgent(current, []byte(body), defaults); err != nil || got != changed {
+		if _, got, err := updateAgent(current, []byte(body), defaults); err != nil || got != changed {
 			t.Errorf("%s: changed is %v, want %v, error %v", schema, got, changed, err)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/publicsuffix"
 )
 
 // maxDomains bounds the entries of a list of domains.
@@ -72,6 +74,9 @@ func domainFault(domain string, withPath bool) string {
 		return "is not a host name"
 	case !strings.Contains(host, "."):
 		return "is a single label; give a registrable domain such as example.com"
+	}
+	if suffix, _ := publicsuffix.PublicSuffix(strings.ToLower(host)); suffix == strings.ToLower(host) {
+		return "is a public suffix; give a registrable domain such as example.com"
 	}
 	for _, suffix := range []string{"localhost", "local", "internal", "localdomain", "invalid"} {
 		if strings.HasSuffix(strings.ToLower(host), "."+suffix) {

@@ -41,18 +41,33 @@ func CreateEnvironment(body []byte) (*Environment, error) {
 	return e, root.err()
 }
 
-// UpdateEnvironment applies the body of an update. If that changes nothing, next is current; otherwise the caller sets
-// its UpdatedAt.
+// EnvironmentUpdate is the body of POST /v1/environments/{id}.
+type EnvironmentUpdate struct{ object }
+
+// DecodeEnvironmentUpdate reads the body of an update. It does not know the environment; Apply has the rules that need it.
+func DecodeEnvironmentUpdate(body []byte) (*EnvironmentUpdate, error) {
+	root, err := readBody(body)
+	if err != nil {
+		return nil, err
+	}
+	o := environmentObject(root)
+	optional(o.field("name"), node.text)
+	optional(o.field("description"), node.text)
+	readMetadataPatch(o.field("metadata"))
+	if config := o.field("config"); !config.missing() {
+		config.is('{', "an object")
+	}
+	readScope(o.field("scope"))
+	return &EnvironmentUpdate{o}, root.err()
+}
+
+// Apply applies the update. If that changes nothing, next is current; otherwise the caller sets its UpdatedAt.
 //
 // What is left out stays, also inside config, whose lists are replaced as a whole; null in place of name, scope or a part
 // of config stays too. Null clears the description. Metadata is changed key by key; null or "" deletes a key. The type of
 // an environment never changes.
-func UpdateEnvironment(current *Environment, body []byte) (next *Environment, changed bool, err error) {
-	root, err := readBody(body)
-	if err != nil {
-		return nil, false, err
-	}
-	o := environmentObject(root)
+func (u *EnvironmentUpdate) Apply(current *Environment) (next *Environment, changed bool, err error) {
+	o := u.object
 	merged := *current
 	merged.Name = optional(o.field("name"), node.text).Or(current.Name)
 	if n := o.field("description"); !n.absent() {
@@ -65,14 +80,13 @@ func UpdateEnvironment(current *Environment, body []byte) (next *Environment, ch
 		}
 	}
 	merged.Config = readEnvironmentConfig(o.field("config"), &current.Config)
-	readScope(o.field("scope"))
-	if root.ok() && current.ArchivedAt != nil {
+	if o.ok() && current.ArchivedAt != nil {
 		return nil, false, environmentArchived(current)
 	}
-	merged.Metadata = patch.apply(root.verdict, current.Metadata)
-	merged.check(root.verdict)
-	if !root.ok() {
-		return nil, false, root.err()
+	merged.Metadata = patch.apply(o.verdict, current.Metadata)
+	merged.check(o.verdict)
+	if !o.ok() {
+		return nil, false, o.verdict.err()
 	}
 	same, err := equal(current, &merged)
 	if err != nil || same {

@@ -33,7 +33,7 @@ func TestEnvironmentSurvivesStorageAndItsOwnAnswer(t *testing.T) {
 		if got := encode(t, mustCreateEnvironment(t, string(sent))); string(got) != string(sent) {
 			t.Errorf("create: got  %s\nwant %s", got, sent)
 		}
-		if next, changed, err := resource.UpdateEnvironment(environment, sent); err != nil || changed || next != environment {
+		if next, changed, err := updateEnvironment(environment, sent); err != nil || changed || next != environment {
 			t.Errorf("update: changed is %v, error %v", changed, err)
 		}
 	}
@@ -107,7 +107,7 @@ func TestUpdateEnvironment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			current := mustCreateEnvironment(t, limitedBody)
 			before := encode(t, current)
-			next, changed, err := resource.UpdateEnvironment(current, []byte(c.body))
+			next, changed, err := updateEnvironment(current, []byte(c.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +143,7 @@ func TestUpdateEnvironmentRefuses(t *testing.T) {
 		"metadata": {mustCreateEnvironment(t, limitedBody), `{"metadata":{"":"x"}}`, `metadata: a key must not be empty`, "invalid_metadata"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := resource.UpdateEnvironment(c.environment, []byte(c.body))
+			_, _, err := updateEnvironment(c.environment, []byte(c.body))
 			wantRefusal(t, err, c.want)
 			if p := refusal(t, err); p.Code != c.code {
 				t.Errorf("got code %q, want %q", p.Code, c.code)

@@ -49,11 +49,11 @@ func FuzzAgent(f *testing.F) {
 				t.Fatalf("got  %s\nwant %s", got, sent)
 			}
 		}
-		next, _, err := resource.UpdateAgent(current, body, defaults)
+		next, _, err := updateAgent(current, body, defaults)
 		if refused(t, err) {
 			return
 		}
-		if _, changed, err := resource.UpdateAgent(next, encode(t, next), defaults); err != nil || changed {
+		if _, changed, err := updateAgent(next, encode(t, next), defaults); err != nil || changed {
 			t.Fatalf("its own answer changed %s: %v", encode(t, next), err)
 		}
 	})
@@ -66,11 +66,11 @@ func FuzzEnvironment(f *testing.F) {
 	current := mustCreateEnvironment(f, limitedBody)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if environment, err := resource.CreateEnvironment(body); !refused(t, err) {
-			if _, changed, err := resource.UpdateEnvironment(environment, encode(t, environment)); err != nil || changed {
+			if _, changed, err := updateEnvironment(environment, encode(t, environment)); err != nil || changed {
 				t.Fatalf("its own answer changed %s: %v", encode(t, environment), err)
 			}
 		}
-		next, _, err := resource.UpdateEnvironment(current, body)
+		next, _, err := updateEnvironment(current, body)
 		if refused(t, err) {
 			return
 		}

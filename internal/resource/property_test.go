@@ -83,12 +83,12 @@ func marshal(t *rapid.T, v any) jsontext.Value {
 func TestAgentUpdatesAreIdempotent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		agent := drawAgent(t)
-		same, changed, err := resource.UpdateAgent(agent, marshal(t, agent), defaults)
+		same, changed, err := updateAgent(agent, marshal(t, agent), defaults)
 		if err != nil || changed || same != agent {
 			t.Fatalf("its own answer changed %s: %v", marshal(t, agent), err)
 		}
 		update := marshal(t, agentBody(t))
-		once, changed, err := resource.UpdateAgent(agent, update, defaults)
+		once, changed, err := updateAgent(agent, update, defaults)
 		if problemOfMetadata(err) {
 			return // the pairs of both together may be too many
 		}
@@ -98,7 +98,7 @@ func TestAgentUpdatesAreIdempotent(t *testing.T) {
 		if changed != (once.Version == agent.Version+1) {
 			t.Fatalf("changed is %v at version %d", changed, once.Version)
 		}
-		if _, again, err := resource.UpdateAgent(once, update, defaults); err != nil || again {
+		if _, again, err := updateAgent(once, update, defaults); err != nil || again {
 			t.Fatalf("the same update changed the agent twice: %s, %v", update, err)
 		}
 		var stored resource.Agent

@@ -107,3 +107,19 @@ func mustCreateEnvironment(t testing.TB, body string) *resource.Environment {
 	environment.ID, environment.CreatedAt, environment.UpdatedAt = environmentID, moment, moment
 	return environment
 }
+
+func updateAgent(current *resource.Agent, body []byte, d resource.Defaults) (*resource.Agent, bool, error) {
+	u, err := resource.DecodeAgentUpdate(body)
+	if err != nil {
+		return nil, false, err
+	}
+	return u.Apply(current, d)
+}
+
+func updateEnvironment(current *resource.Environment, body []byte) (*resource.Environment, bool, error) {
+	u, err := resource.DecodeEnvironmentUpdate(body)
+	if err != nil {
+		return nil, false, err
+	}
+	return u.Apply(current)
+}

@@ -37,7 +37,7 @@ func TestSyntax(t *testing.T) {
 		"number":            {`{"version":1e999}`, `version: expected an integer of at most 64 bits`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := resource.UpdateAgent(fullAgent(t), []byte(c.body), defaults)
+			_, _, err := updateAgent(fullAgent(t), []byte(c.body), defaults)
 			message := refusal(t, err).Message
 			// A message that ends in a space is followed by words of the JSON library.
 			if message != c.want && (!strings.HasSuffix(c.want, " ") || !strings.HasPrefix(message, c.want)) {

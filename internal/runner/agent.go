@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -94,7 +95,8 @@ func mounts(config *session.Config) []resource.FileResource {
 	return files
 }
 
-// environment reads the environment of the session as it is at present: environments have no versions.
+// environment reads the environment of the session as it is at present: environments have no versions. One that was
+// deleted meanwhile lets nothing out.
 func (d *drive) environment(ctx context.Context) (*resource.Environment, error) {
 	var e resource.Environment
 	err := d.Store.In(d.lease.Workspace).View(ctx, func(r store.Reader) error {
@@ -104,6 +106,10 @@ func (d *drive) environment(ctx context.Context) (*resource.Environment, error) 
 		}
 		return json.Unmarshal(document.Body, &e)
 	})
+	if errors.Is(err, store.ErrNotFound) {
+		limited := &resource.Networking{Type: resource.NetworkLimited, Limited: &resource.Limited{}}
+		return &resource.Environment{Config: resource.EnvironmentConfig{Type: resource.Cloud, Networking: limited}}, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("runner: read environment %s: %w", d.state.Config.Environment, err)
 	}
@@ -111,11 +117,7 @@ func (d *drive) environment(ctx context.Context) (*resource.Environment, error) 
 }
 
 // spec describes the sandbox of the session.
-func (d *drive) spec(ctx context.Context) (sandbox.Spec, error) {
-	e, err := d.environment(ctx)
-	if err != nil {
-		return sandbox.Spec{}, err
-	}
+func (d *drive) spec(ctx context.Context, e *resource.Environment) sandbox.Spec {
 	network := e.Config.Network()
 	spec := sandbox.Spec{
 		Session: d.lease.Session,
@@ -131,14 +133,10 @@ func (d *drive) spec(ctx context.Context) (sandbox.Spec, error) {
 		}
 		spec.Uploads = append(spec.Uploads, sandbox.Upload{Path: m.MountPath, Source: path})
 	}
-	return spec, nil
+	return spec
 }
 
-func (d *drive) webSettings(ctx context.Context, a *agent, name string) (web.Settings, error) {
-	e, err := d.environment(ctx)
-	if err != nil {
-		return web.Settings{}, err
-	}
+func webSettings(e *resource.Environment, a *agent, name string) web.Settings {
 	network := e.Config.WebNetwork()
 	settings := web.Settings{Limited: network.Mode == resource.NetworkLimited, AllowedHosts: network.Hosts}
 	if name == resource.WebSearch {
@@ -147,14 +145,14 @@ func (d *drive) webSettings(ctx context.Context, a *agent, name string) (web.Set
 		if l := search.UserLocation; l != nil {
 			settings.Location = &web.Location{City: text(l.City), Region: text(l.Region), Country: text(l.Country), Timezone: text(l.Timezone)}
 		}
-		return settings, nil
+		return settings
 	}
 	domains, fetch := a.WebFetch()
 	settings.Domains = []web.Domains{{Allowed: domains.Allowed, Blocked: domains.Blocked}}
 	if fetch.MaxContentTokens != nil {
 		settings.MaxContentTokens = *fetch.MaxContentTokens
 	}
-	return settings, nil
+	return settings
 }
 
 func text(s *string) string {

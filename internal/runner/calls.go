@@ -13,6 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/sandbox"
 	"github.com/perdure/perdure/internal/session"
 	"github.com/perdure/perdure/internal/tool"
+	"github.com/perdure/perdure/internal/tool/web"
 )
 
 // calls are tool calls that run. Those in the sandbox run one after another, in the order in which the model made them,
@@ -67,14 +68,22 @@ func (d *drive) run(ctx context.Context, list []session.Call) {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &calls{cancel: cancel, done: make(chan callResult, len(list)), interrupted: make(chan struct{})}
 	d.calls = c
+	w, err := d.workplace(ctx)
+	if err != nil {
+		d.log.Error("tool calls are not run: what the session's log says of them cannot be read", "error", err)
+		for _, call := range list {
+			c.done <- callResult{Result: failed("The call was not run, because the server could not read the session's settings; its log says more."), call: call.ID}
+		}
+		cancel()
+		close(c.done)
+		return
+	}
 	var inSandbox, onServer []session.Call
-	a, err := d.loadAgent()
 	for _, call := range list {
-		switch {
-		case err == nil && a.tools.Place(call.Name) == tool.Sandbox:
+		if w.agent.tools.Place(call.Name) == tool.Sandbox {
 			inSandbox = append(inSandbox, call)
 			c.ids = append(c.ids, call.ID)
-		default:
+		} else {
 			onServer = append(onServer, call)
 		}
 	}
@@ -85,11 +94,11 @@ func (d *drive) run(ctx context.Context, list []session.Call) {
 	}
 	var group sync.WaitGroup
 	if len(inSandbox) > 0 {
-		group.Go(func() { d.runInSandbox(ctx, c, a, inSandbox) })
+		group.Go(func() { d.runInSandbox(ctx, c, w, inSandbox) })
 	}
 	for _, call := range onServer {
 		group.Go(func() {
-			if r, ok := d.guarded(call, func() (session.Result, bool) { return d.runOnServer(ctx, c, a, call) }); ok {
+			if r, ok := d.guarded(call, func() (session.Result, bool) { return d.runOnServer(ctx, c, w, call) }); ok {
 				c.done <- callResult{Result: r, call: call.ID}
 			}
 		})
@@ -137,15 +146,28 @@ func (d *drive) guarded(call session.Call, run func() (session.Result, bool)) (r
 	return run()
 }
 
-func (d *drive) runInSandbox(ctx context.Context, c *calls, a *agent, list []session.Call) {
-	spec, err := d.spec(ctx)
+// workplace is where calls run, as the log has it when they begin: it does not change under them.
+type workplace struct {
+	agent       *agent
+	environment *resource.Environment
+	spec        sandbox.Spec
+}
+
+func (d *drive) workplace(ctx context.Context) (*workplace, error) {
+	a, err := d.loadAgent()
+	if err != nil {
+		return nil, err
+	}
+	e, err := d.environment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &workplace{a, e, d.spec(ctx, e)}, nil
+}
+
+func (d *drive) runInSandbox(ctx context.Context, c *calls, w *workplace, list []session.Call) {
 	for _, call := range list {
-		if err != nil {
-			d.log.Error("the sandbox of the session cannot be described", "error", err)
-			c.done <- callResult{Result: failed("The sandbox could not be prepared, and the call was not run; the server's log says more."), call: call.ID}
-			continue
-		}
-		r, ok := d.guarded(call, func() (session.Result, bool) { return d.runOne(ctx, spec, a, call) })
+		r, ok := d.guarded(call, func() (session.Result, bool) { return d.runOne(ctx, w, call) })
 		if !ok {
 			return
 		}
@@ -154,9 +176,9 @@ func (d *drive) runInSandbox(ctx context.Context, c *calls, a *agent, list []ses
 }
 
 // runOne runs a call in the sandbox. It returns false if this process is told to leave it.
-func (d *drive) runOne(ctx context.Context, spec sandbox.Spec, a *agent, call session.Call) (session.Result, bool) {
-	r, err := d.Sandboxes.Run(ctx, spec, sandbox.Call{
-		ID: call.ID, Tool: call.Name, Input: call.Input, Repeatable: a.tools.Repeatable(call.Name),
+func (d *drive) runOne(ctx context.Context, w *workplace, call session.Call) (session.Result, bool) {
+	r, err := d.Sandboxes.Run(ctx, w.spec, sandbox.Call{
+		ID: call.ID, Tool: call.Name, Input: call.Input, Repeatable: w.agent.tools.Repeatable(call.Name),
 	})
 	var unavailable *sandbox.UnavailableError
 	switch {
@@ -176,10 +198,7 @@ func (d *drive) runOne(ctx context.Context, spec sandbox.Spec, a *agent, call se
 }
 
 // runOnServer runs a web tool. An interrupt ends it.
-func (d *drive) runOnServer(ctx context.Context, c *calls, a *agent, call session.Call) (session.Result, bool) {
-	if a == nil {
-		return failed("The tools of the session could not be read, and the call was not run; the server's log says more."), true
-	}
+func (d *drive) runOnServer(ctx context.Context, c *calls, w *workplace, call session.Call) (session.Result, bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -189,7 +208,7 @@ func (d *drive) runOnServer(ctx context.Context, c *calls, a *agent, call sessio
 		case <-ctx.Done():
 		}
 	}()
-	content, isError, cause := d.callWeb(ctx, a, call.Name, call.Input)
+	content, isError, cause := d.callWeb(ctx, webSettings(w.environment, w.agent, call.Name), call.Name, call.Input)
 	select {
 	case <-c.interrupted:
 		return failed("Tool execution was interrupted before completion. Please retry."), true
@@ -204,11 +223,7 @@ func (d *drive) runOnServer(ctx context.Context, c *calls, a *agent, call sessio
 	return result(content, isError), true
 }
 
-func (d *drive) callWeb(ctx context.Context, a *agent, name string, input jsontext.Value) (jsontext.Value, bool, error) {
-	settings, err := d.webSettings(ctx, a, name)
-	if err != nil {
-		return session.TextContent("The environment of the session could not be read, and the call was not run."), true, err
-	}
+func (d *drive) callWeb(ctx context.Context, settings web.Settings, name string, input jsontext.Value) (jsontext.Value, bool, error) {
 	if name == resource.WebSearch {
 		r := d.Web.Search(ctx, settings, input)
 		return r.Content, r.IsError, r.Cause

@@ -108,6 +108,9 @@ func (d *drive) attempt(ctx context.Context, request model.Request, preview *pre
 		}
 	}()
 	response, err := d.Models.Stream(ctx, request, preview.delta)
+	if err != nil && ctx.Err() != nil {
+		return d.stopped(err)
+	}
 	if err != nil {
 		return d.failed(err, failures)
 	}
@@ -132,6 +135,15 @@ func (d *drive) buildRequest(ctx context.Context) (model.Request, error) {
 		Model: a.Model.ID, Effort: a.effort(), Speed: a.Model.Speed, InferenceGeo: a.Model.InferenceGeo, System: a.system, Tools: a.tools.Offered(),
 		Messages: messages, MaxTokens: d.MaxTokens, Session: d.lease.Session,
 	}, nil
+}
+
+// stopped is the outcome of an attempt that was ended from here. Only what it is known to have used counts.
+func (d *drive) stopped(err error) outcome {
+	var e *model.Error
+	if !errors.As(err, &e) {
+		e = &model.Error{}
+	}
+	return outcome{failure: &session.Failure{Type: "unknown_error", Message: "the request was ended"}, spent: d.priced(d.modelID(), e.Usage)}
 }
 
 // failed judges a failed attempt: whether and when it is made again, and what the client is told.

@@ -5,7 +5,6 @@ package sandbox_test
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -358,7 +357,7 @@ func TestEscape(t *testing.T) {
 	if err := os.WriteFile(other.workspace("secret"), []byte("canary"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	copyTo(t, "/proc/self/exe", f.workspace("probe"))
+	copyProgram(t, f.workspace("probe"))
 
 	tcp, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -397,21 +396,15 @@ func TestEscape(t *testing.T) {
 	f.expect(bash("echo still here"), "still here")
 }
 
-func copyTo(t testing.TB, from, to string) {
+// copyProgram copies this program. Another process does it: a file that is open for writing here could be so in any child
+// that is being started at the time, and could then not be executed.
+func copyProgram(t testing.TB, to string) {
 	t.Helper()
-	source, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
+	from := fmt.Sprintf("/proc/%d/exe", os.Getpid())
+	if output, err := exec.Command("cp", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
-	defer source.Close()
-	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(target, source); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(target.Chmod(0o755), target.Close()); err != nil {
+	if err := os.Chmod(to, 0o755); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -498,7 +491,7 @@ func TestUnprivileged(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "test")
-	copyTo(t, "/proc/self/exe", program)
+	copyProgram(t, program)
 	cmd := exec.Command(program, "-test.run", "^(TestTools|TestShellKeepsState|TestEscape|TestEscapeByFileTools|TestInterrupt|TestServerKilled|TestSupervisorKilled|TestLimits|TestOutputs|TestUploads|TestStopKeepsFilesAndDestroyLeavesNothing|TestNetwork.*)$")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, "CI=true")

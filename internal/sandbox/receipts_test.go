@@ -257,7 +257,7 @@ func TestProgramRemoved(t *testing.T) {
 	dir := t.TempDir()
 	f := session(t, hostAt(t, dir), dir)
 	program := filepath.Join(t.TempDir(), "server")
-	copyTo(t, "/proc/self/exe", program)
+	copyProgram(t, program)
 	if err := os.Chmod(program, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/perdure/perdure/internal/client"
 )
 
@@ -81,7 +82,7 @@ func resultLines(e client.Event, width int) []string {
 	}
 	lines := strings.Split(clean, "\n")
 	if hidden := len(lines) - resultHead - resultTail; hidden > 1 {
-		lines = slices.Concat(lines[:resultHead], []string{fmt.Sprintf("… %s", more(hidden))}, lines[len(lines)-resultTail:])
+		lines = slices.Concat(lines[:resultHead], []string{"… " + more(hidden)}, lines[len(lines)-resultTail:])
 	}
 	for i, line := range lines {
 		lines[i] = shorten(strings.ReplaceAll(line, "\t", "    "), width)

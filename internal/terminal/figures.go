@@ -53,10 +53,7 @@ func Size(bytes int64) string {
 func Quote(words ...string) string {
 	var quoted []string
 	for _, w := range words {
-		plain := w != "" && !strings.ContainsFunc(w, func(r rune) bool {
-			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+", r))
-		})
-		if !plain {
+		if w == "" || strings.Trim(w, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@,+") != "" {
 			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 		}
 		quoted = append(quoted, w)

@@ -80,6 +80,23 @@ func TestCallRuns(t *testing.T) {
 	c.check("first", "held", "released")
 }
 
+// A server that dies while it takes up what another one left does no harm either.
+func TestRecoveryDies(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	c := w.converse(w.model.script(t, "held", held), "")
+	call := c.hold()
+	c.restart()
+	died := c.dieAt("result-arrived")
+	c.release("go")
+	died()
+	c.goOn()
+	c.want("result", strings.TrimSpace(c.awaitResult(call, false)), "well done")
+	c.wantIdle("end_turn")
+	c.wantRequests(3, 3)
+	c.check("first", "held", "released")
+}
+
 // A command that ends while there is no server has left a receipt.
 func TestCallEndsWhileDead(t *testing.T) {
 	t.Parallel()

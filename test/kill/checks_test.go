@@ -229,9 +229,6 @@ func (c *conversation) checkUsage() {
 	if made := len(c.model.requests(c.tag)); made > requests {
 		c.t.Errorf("the model was asked %d times, and the log has %d requests", made, requests)
 	}
-	if most := c.model.MostConcurrent(c.tag); most > 1 {
-		c.t.Logf("the model played %d answers of the session at once", most)
-	}
 	total := c.client.Do(c.t, "GET", "/v1/sessions/"+c.session, nil).Want(c.t, 200).Get("usage")
 	if got := usageOf(total); got != sum {
 		c.t.Errorf("the session's usage is %+v, its requests' %+v", got, sum)

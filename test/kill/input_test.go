@@ -135,24 +135,51 @@ func TestQueuedMessage(t *testing.T) {
 	c.check("first", "held", "released")
 }
 
-// An interrupt that was taken ends the tool that runs, also if the server dies before it has done so: the command does
-// nothing any more after the session says that it is idle.
+// An interrupt that was taken ends what runs, also if the server dies before it has done so: a command does nothing any
+// more after the session says that it is idle, and a request is not made again.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
-	w := start(t)
-	c := w.converse(w.model.script(t, "held", held), "")
-	call := c.hold()
+	t.Run("command", func(t *testing.T) {
+		t.Parallel()
+		w := start(t)
+		c := w.converse(w.model.script(t, "held", held), "")
+		call := c.hold()
+		c.interruptAndDie()
+		c.goOn()
+		c.awaitResult(call, true)
+		c.wantIdle("end_turn")
+		c.release("go")
+		c.wantRequests(2, 2)
+		c.check("first", "held")
+	})
+	t.Run("request", func(t *testing.T) {
+		t.Parallel()
+		w := start(t)
+		c := w.converse(w.model.script(t, "stall", `
+steps:
+  - when: {user: Hello.}
+    text: Never said.
+    break: {how: stall, after_characters: 3}
+`), "")
+		c.say("Hello.")
+		c.awaitType("span.model_request_start")
+		c.interruptAndDie()
+		c.goOn()
+		c.wantIdle("end_turn")
+		c.want("model requests", c.count("span.model_request_start"), 1)
+		c.check()
+	})
+}
+
+// interruptAndDie interrupts the session, and the server dies when that is in the log.
+func (c *conversation) interruptAndDie() {
+	c.t.Helper()
 	died := c.dieAt("change-appended")
+	// The server may die before the client has its answer.
 	if r, err := c.try(c.key(), object{"type": "user.interrupt"}); err == nil {
-		r.Want(t, 200)
+		r.Want(c.t, 200)
 	}
 	died()
-	c.goOn()
-	c.awaitResult(call, true)
-	c.wantIdle("end_turn")
-	c.release("go")
-	c.want("model requests", c.count("span.model_request_start"), 2)
-	c.check("first", "held")
 }
 
 // A session that kills its server in each model request is given up, and can be used again.

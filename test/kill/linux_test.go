@@ -122,22 +122,28 @@ func awaitFile(t *testing.T, dir, name string) {
 // awaitIn waits for something that comes with a change of the entries of a directory.
 func awaitIn(t *testing.T, dir, what string, come func() bool) {
 	t.Helper()
+	watch(t, dir, unix.IN_CREATE|unix.IN_DELETE|unix.IN_MOVE, what, come)
+}
+
+// watch waits for something that comes with an event of a file or a directory. It looks first without one.
+func watch(t *testing.T, path string, events uint32, what string, come func() bool) {
+	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		t.Fatal(err)
 	}
-	events := os.NewFile(uintptr(fd), "inotify")
-	defer events.Close()
-	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_CREATE|unix.IN_DELETE|unix.IN_MOVE); err != nil {
-		t.Fatalf("watch %s: %v", dir, err)
+	queue := os.NewFile(uintptr(fd), "inotify")
+	defer queue.Close()
+	if _, err := unix.InotifyAddWatch(fd, path, events); err != nil {
+		t.Fatalf("watch %s: %v", path, err)
 	}
-	if err := events.SetReadDeadline(time.Now().Add(limit)); err != nil {
+	if err := queue.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		t.Fatal(err)
 	}
 	buffer := make([]byte, 64<<10)
 	for !come() {
-		if _, err := events.Read(buffer); err != nil {
-			t.Fatalf("wait for %s in %s: %v", what, dir, err)
+		if _, err := queue.Read(buffer); err != nil {
+			t.Fatalf("wait for %s in %s: %v", what, path, err)
 		}
 	}
 }
