@@ -78,6 +78,7 @@ func (d *drive) advance(ctx context.Context) (done bool, err error) {
 			step.AbandonRequest()
 		}
 	case session.Stop:
+		d.Failpoint("interrupt-found")
 		if !d.running() {
 			d.takeUp(ctx)
 		}

@@ -171,10 +171,10 @@ steps:
 	})
 }
 
-// interruptAndDie interrupts the session, and the server dies when that is in the log.
+// interruptAndDie interrupts the session, and the server dies before it has stopped anything.
 func (c *conversation) interruptAndDie() {
 	c.t.Helper()
-	died := c.dieAt("change-appended")
+	died := c.dieAt("interrupt-found")
 	// The server may die before the client has its answer.
 	if r, err := c.try(c.key(), object{"type": "user.interrupt"}); err == nil {
 		r.Want(c.t, 200)
