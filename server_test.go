@@ -48,7 +48,9 @@ func start(t *testing.T, o perdure.Options) *client {
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
 	web := httptest.NewServer(server.Handler())
+	c := &client{t, web.URL, secret}
 	t.Cleanup(func() {
+		c.deleteSessions()
 		web.CloseClientConnections()
 		web.Close()
 		cancel()
@@ -59,7 +61,20 @@ func start(t *testing.T, o perdure.Options) *client {
 			t.Error(err)
 		}
 	})
-	return &client{t, web.URL, secret}
+	return c
+}
+
+// deleteSessions ends the sandboxes, which outlive the server.
+func (c *client) deleteSessions() {
+	var list struct {
+		Data []object `json:"data"`
+	}
+	c.do(http.MethodGet, "/v1/sessions?limit=100&include_archived=true", nil, &list)
+	for _, s := range list.Data {
+		if status := c.do(http.MethodDelete, "/v1/sessions/"+s.ID, nil, nil); status != http.StatusOK {
+			c.t.Errorf("session %s could not be deleted: %d", s.ID, status)
+		}
+	}
 }
 
 type testWriter struct{ t *testing.T }
@@ -78,7 +93,7 @@ func (c *client) do(method, path string, body any, into any) int {
 			c.t.Fatal(err)
 		}
 	}
-	request, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, bytes.NewReader(raw))
+	request, err := http.NewRequestWithContext(context.Background(), method, c.url+path, bytes.NewReader(raw))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -159,10 +174,6 @@ func (c *client) send(session string, events ...any) int {
 	return c.do("POST", "/v1/sessions/"+session+"/events", map[string]any{"events": events}, nil)
 }
 
-func message(text string) map[string]any {
-	return map[string]any{"type": "user.message", "content": []any{map[string]any{"type": "text", "text": text}}}
-}
-
 func scripts(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -233,7 +244,7 @@ func TestOutcome(t *testing.T) {
 			Completed *string `json:"completed_at"`
 		} `json:"outcome_evaluations"`
 	}
-	c.do("GET", "/v1/sessions/"+s.ID, nil, &view)
+	c.do(http.MethodGet, "/v1/sessions/"+s.ID, nil, &view)
 	if len(view.Outcomes) != 1 || view.Outcomes[0].Result != "satisfied" || view.Outcomes[0].Iteration != 1 || view.Outcomes[0].Completed == nil {
 		t.Errorf("outcome_evaluations %+v", view.Outcomes)
 	}

@@ -122,7 +122,7 @@ func (s *Server) serve(route route) http.Handler {
 		w.Header().Set("Request-Id", c.request)
 		defer func() {
 			if p := recover(); p != nil {
-				if p == http.ErrAbortHandler {
+				if err, isError := p.(error); isError && errors.Is(err, http.ErrAbortHandler) {
 					panic(p)
 				}
 				s.sendError(w, r, c.request, fmt.Errorf("api: %s %s panicked: %v\n%s", r.Method, route.pattern, p, debug.Stack()))

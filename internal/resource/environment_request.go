@@ -86,7 +86,7 @@ func (u *EnvironmentUpdate) Apply(current *Environment) (next *Environment, chan
 	merged.Metadata = patch.apply(o.verdict, current.Metadata)
 	merged.check(o.verdict)
 	if !o.ok() {
-		return nil, false, o.verdict.err()
+		return nil, false, o.err()
 	}
 	same, err := equal(current, &merged)
 	if err != nil || same {

@@ -185,11 +185,8 @@ func removeAll(path string) error {
 			if err := os.Chmod(path, 0o700); err != nil {
 				return err
 			}
-			if err != nil { // it could not be read before
-				return nil
-			}
 		}
-		return nil
+		return nil // what could not be read before can be now, or RemoveAll says why not
 	})
 	return errors.Join(err, os.RemoveAll(path))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -73,14 +74,14 @@ func (l *Local) weaknesses() []Problem {
 }
 
 func (l *Local) tryOut(ctx context.Context, session string) (string, error) {
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
 	defer listener.Close()
 	script := strings.NewReplacer(
-		"PORT", fmt.Sprint(listener.Addr().(*net.TCPAddr).Port),
-		"HOSTPID", fmt.Sprint(os.Getpid()),
+		"PORT", strconv.Itoa(listener.Addr().(*net.TCPAddr).Port),
+		"HOSTPID", strconv.Itoa(os.Getpid()),
 		"DIR", "'"+strings.ReplaceAll(l.options.Dir, "'", `'\''`)+"'",
 	).Replace(misbehave)
 	input, err := json.Marshal(map[string]string{"command": script})

@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"fmt"
-	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -301,11 +300,4 @@ func types(events []session.Event) []string {
 		all = append(all, e.Type)
 	}
 	return all
-}
-
-func wantTypes(t *testing.T, events []session.Event, want ...string) {
-	t.Helper()
-	if diff := cmp.Diff(want, types(events)); diff != "" {
-		t.Errorf("types of the entries (-want +got):\n%s", diff)
-	}
 }

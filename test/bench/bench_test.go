@@ -35,9 +35,10 @@ func TestMain(m *testing.M) {
 }
 
 type server struct {
-	b      *testing.B
-	url    string
-	secret string
+	b        *testing.B
+	url      string
+	secret   string
+	sessions []string // to be deleted at the end, which ends their sandboxes
 }
 
 func open(b *testing.B) *server {
@@ -54,7 +55,11 @@ func open(b *testing.B) *server {
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	web := httptest.NewServer(s.Handler())
+	made := &server{b: b, url: web.URL, secret: secret}
 	b.Cleanup(func() {
+		for _, id := range made.sessions {
+			made.request(http.MethodDelete, "/v1/sessions/"+id, nil).Body.Close()
+		}
 		web.CloseClientConnections()
 		web.Close()
 		cancel()
@@ -65,7 +70,7 @@ func open(b *testing.B) *server {
 			b.Error(err)
 		}
 	})
-	return &server{b, web.URL, secret}
+	return made
 }
 
 func (s *server) request(method, path string, body any) *http.Response {
@@ -112,6 +117,7 @@ func (s *server) chat() *chat {
 	agent := s.create("/v1/agents", map[string]any{"name": "bench", "model": "scripted/turn", "tools": []any{map[string]any{"type": "agent_toolset_20260401"}}})
 	environment := s.create("/v1/environments", map[string]any{"name": "bench"})
 	c := &chat{server: s, id: s.create("/v1/sessions", map[string]any{"agent": agent, "environment_id": environment})}
+	s.sessions = append(s.sessions, c.id)
 	stream := s.request(http.MethodGet, "/v1/sessions/"+c.id+"/events/stream", nil)
 	s.b.Cleanup(func() { stream.Body.Close() })
 	c.events = bufio.NewReaderSize(stream.Body, 64<<10)
@@ -147,7 +153,8 @@ func report(b *testing.B, times []time.Duration) {
 	b.ReportMetric(ms(times[len(times)*99/100]), "p99-ms")
 }
 
-// written is how many bytes this process has caused to be written to the disk.
+// written is how many bytes this process has given to write calls, whatever they were for: the database with its log, the
+// answers to the client. It is an upper bound of what goes to the disk.
 func written(b *testing.B) int64 {
 	text, err := os.ReadFile("/proc/self/io")
 	if err != nil {
@@ -175,9 +182,11 @@ func BenchmarkTurn(b *testing.B) {
 				c.turn("turn")
 			}
 			var times []time.Duration
+			before := written(b)
 			for b.Loop() {
 				times = append(times, c.turn("turn"))
 			}
+			b.ReportMetric(float64(written(b)-before)/float64(len(times)), "written-bytes/turn")
 			report(b, times)
 		})
 	}

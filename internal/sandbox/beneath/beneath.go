@@ -114,7 +114,7 @@ func (w *walk) directory(dir *os.File, prefix string, depth int) error {
 func (w *walk) entry(dir *os.File, name, prefix string, depth int) error {
 	var stat unix.Stat_t
 	if unix.Fstatat(int(dir.Fd()), name, &stat, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return nil // gone meanwhile
+		return nil //nolint:nilerr // gone meanwhile
 	}
 	switch stat.Mode & unix.S_IFMT {
 	case unix.S_IFREG:

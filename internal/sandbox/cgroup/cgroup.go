@@ -150,7 +150,7 @@ func Make(groups []wire.CgroupConfig, limits wire.Limits) error {
 		for _, controller := range g.Controllers {
 			for _, s := range settings(g.Version, controller, limits) {
 				err := os.WriteFile(filepath.Join(g.Dir, s.file), []byte(s.value), 0)
-				if err != nil && !(s.optional && errors.Is(err, os.ErrNotExist)) {
+				if err != nil && (!s.optional || !errors.Is(err, os.ErrNotExist)) {
 					return fmt.Errorf("set the limit of %s: %w", controller, err)
 				}
 			}

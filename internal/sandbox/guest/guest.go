@@ -231,10 +231,11 @@ func execute(ctx context.Context, tool anthropic.BetaTool, input []byte) (text s
 	if err != nil {
 		return err.Error(), true
 	}
+	var b strings.Builder
 	for _, block := range blocks {
 		if block.OfText != nil {
-			text += block.OfText.Text
+			b.WriteString(block.OfText.Text)
 		}
 	}
-	return text, false
+	return b.String(), false
 }

@@ -166,7 +166,7 @@ func bringUpLoopback() error {
 // sendListener makes the socket on which the sandbox's programs find the proxy, and gives it to the supervisor: a socket
 // stays in the network namespace that it was made in, so no path leads out of this one and the proxy still serves it.
 func sendListener(socket *os.File) error {
-	listener, err := net.Listen("tcp4", ProxyAddress)
+	listener, err := net.Listen("tcp4", ProxyAddress) //nolint:noctx // it takes no time
 	if err != nil {
 		return err
 	}

@@ -43,8 +43,8 @@ func makeRoot(config Config) error {
 	if err := r.tmpfs("/", 1<<20, 0o755, 0); err != nil {
 		return err
 	}
-	for _, make := range []func(Config) error{r.system, r.proc, r.dev, r.temporary, r.binds} {
-		if err := make(config); err != nil {
+	for _, part := range []func(Config) error{r.system, r.proc, r.dev, r.temporary, r.binds} {
+		if err := part(config); err != nil {
 			return err
 		}
 	}

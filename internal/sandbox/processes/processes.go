@@ -220,6 +220,7 @@ func list() []Process {
 	return all
 }
 
+// Read returns a process; false if there is none with this id.
 func Read(pid int) (Process, bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -31,12 +31,18 @@ var ErrLocked = errors.New("the session's directory is locked by a living superv
 
 func (d Dir) join(name string) string { return filepath.Join(string(d), name) }
 
-// Workspace, Home, Outputs and Results are the agent's: it may do with them as it likes, so the host reads them only
+// Workspace is the agent's, as are Home, Outputs and Results: it may do with them as it likes, so the host reads them only
 // through opens that cannot be led astray.
 func (d Dir) Workspace() string { return d.join("files/workspace") }
-func (d Dir) Home() string      { return d.join("files/home") }
-func (d Dir) Outputs() string   { return d.join("files/outputs") }
-func (d Dir) Results() string   { return d.join("files/tool_results") }
+
+// Home is the agent's home directory.
+func (d Dir) Home() string { return d.join("files/home") }
+
+// Outputs holds what the agent leaves for its user.
+func (d Dir) Outputs() string { return d.join("files/outputs") }
+
+// Results holds tool output that was too long for the model.
+func (d Dir) Results() string { return d.join("files/tool_results") }
 
 // Uploads is read-only for the agent.
 func (d Dir) Uploads() string { return d.join("uploads") }

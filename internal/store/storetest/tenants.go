@@ -40,7 +40,7 @@ func testIsolation(t *testing.T, fresh Fresh) {
 	foreign.Body = []byte("theirs")
 	refused := func(err, want error) error {
 		if !errors.Is(err, want) {
-			return fmt.Errorf("got error %w, want %v", err, want)
+			return fmt.Errorf("got error %w, want %w", err, want)
 		}
 		return nil
 	}
