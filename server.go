@@ -144,7 +144,11 @@ func openStore(ctx context.Context, dir string) (*sqlite.Store, error) {
 	s, err := sqlite.Open(ctx, dir, sqlite.Options{})
 	var locked *sqlite.LockedError
 	for until := time.Now().Add(orphanLimit); errors.As(err, &locked) && ended(locked.PID) && time.Now().Before(until); {
-		time.Sleep(orphanPause)
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(orphanPause):
+		}
 		s, err = sqlite.Open(ctx, dir, sqlite.Options{})
 	}
 	if errors.As(err, &locked) {

@@ -101,7 +101,7 @@ func (c *conversation) checkLog() {
 	backwards := ids(c.all(c.t, "/v1/sessions/"+c.session+"/events?limit=100&order=desc"))
 	slices.Reverse(backwards)
 	c.same("the list in descending order, reversed,", backwards, order)
-	again := c.world.follow(c.session)
+	again := c.follow(c.session)
 	seen := func(f *follower) []string {
 		for {
 			events, more, _ := f.from(0)

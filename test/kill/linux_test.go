@@ -52,8 +52,10 @@ func (p process) awaitEnd(within time.Duration) error {
 		case n > 0:
 			return nil
 		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("wait for process %d: %w", p.pid, err)
 		default:
-			return fmt.Errorf("process %d is still there after %v (%v): %s", p.pid, within, err, commandLine(p.pid))
+			return fmt.Errorf("process %d is still there after %v: %s", p.pid, within, commandLine(p.pid))
 		}
 	}
 }

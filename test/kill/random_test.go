@@ -101,7 +101,7 @@ func killAtRandom(t *testing.T, kills int, seed uint64) {
 	var waits []time.Duration
 	for range kills {
 		w.awaitEvents(random.IntN(30))
-		time.Sleep(time.Duration(random.IntN(20_000)) * time.Microsecond) // the moment of the kill is what is random
+		<-time.After(time.Duration(random.IntN(20_000)) * time.Microsecond) // the moment of the kill is what is random
 		w.kill()
 		if random.IntN(4) == 0 {
 			killOne(all, random)
