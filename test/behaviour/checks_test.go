@@ -19,6 +19,7 @@ import (
 // check makes the checks that hold after every conversation, and removes it.
 func (c *conversation) check() {
 	c.t.Helper()
+	defer func() { c.stream.Close() }()
 	if c.t.Failed() {
 		for _, e := range c.log() {
 			c.t.Log(e.Raw)

@@ -109,7 +109,12 @@ func (c *conversation) follow() {
 	if n := len(c.seen); n > 0 {
 		after = c.seen[n-1].ID
 	}
-	c.stream = c.Stream(c.t, "/v1/sessions/"+c.id+"/events/stream?after="+after+c.setup.follow)
+	// It must live until the last check, which a stream that the test closes may not.
+	stream, refused, err := c.TryStream("/v1/sessions/" + c.id + "/events/stream?after=" + after + c.setup.follow)
+	if err != nil || refused != nil {
+		c.t.Fatalf("the session cannot be followed: %v %v", refused, err)
+	}
+	c.stream = stream
 }
 
 // custom is a tool that the client runs.
@@ -345,4 +350,9 @@ func (c *conversation) awaitFifo(name string) {
 		written <- err
 	}()
 	await(c.t, written, "nothing was written to "+name)
+}
+
+// withoutPreviews leaves out what is not in the log.
+func withoutPreviews(frames []raw.Frame) []raw.Frame {
+	return slices.DeleteFunc(slices.Clone(frames), func(f raw.Frame) bool { return f.ID == "" })
 }

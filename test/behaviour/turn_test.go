@@ -98,7 +98,6 @@ steps:
   - answer: [{thinking: "Hm, a list. é\u0000"}, {tool: bash, input: {command: echo x}}]
   - answer: [{redacted_thinking: b3BhcXVl}, {thinking: Done.}, {text: It is x.}]
   - answer: [{thinking: Only a thought.}]
-  - text: Yes.
 `})
 	frames := c.say("what is it?")
 	want(t, frames, begins+"message start thinking use end result start thinking thinking answer end"+rests)
@@ -124,15 +123,19 @@ steps:
 func TestEmptyTexts(t *testing.T) {
 	t.Parallel()
 	c := common.converse(t, setup{script: `
-steps:
-  - answer: []
-  - answer: [{text: ""}]
-  - answer: [{text: " \n "}]
-  - answer: [{text: ""}, {tool: bash, input: {command: "true"}}]
-  - text: I am here.
+rules:
+  - when: {user: hello}
+    answer: [{text: ""}, {tool: bash, input: {command: "true"}}]
+  - when: {user: empty}
+    answer: []
+  - when: {user: text of nothing}
+    answer: [{text: ""}]
+  - when: {user: text of blanks}
+    answer: [{text: " \n "}]
+otherwise: {text: I am here.}
 `})
-	for range 3 {
-		want(t, c.say("hello?"), begins+"message start end"+rests)
+	for _, kind := range []string{"text of blanks", "text of nothing", "empty"} {
+		want(t, c.say(kind), begins+"message start end"+rests)
 	}
 	frames := c.say("hello?")
 	want(t, frames, begins+"message start use end result start answer end"+rests)

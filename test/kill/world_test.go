@@ -148,7 +148,6 @@ func (w *world) dieAt(point string) (died func()) {
 // conversation is a session, and a client that follows it.
 type conversation struct {
 	*world
-	t        *testing.T
 	session  string
 	tag      string // in its first message, so that the model knows it
 	begun    bool
@@ -164,7 +163,7 @@ func (w *world) converse(model, policy string, tools ...object) *conversation {
 	w.t.Helper()
 	w.mu.Lock()
 	w.made++
-	c := &conversation{world: w, t: w.t, tag: fmt.Sprintf("kill-%d-of-%s", w.made, notInTag.ReplaceAllString(w.t.Name(), "_"))}
+	c := &conversation{world: w, tag: fmt.Sprintf("kill-%d-of-%s", w.made, notInTag.ReplaceAllString(w.t.Name(), "_"))}
 	w.mu.Unlock()
 	toolset := object{"type": "agent_toolset_20260401"}
 	if policy != "" {
