@@ -28,6 +28,7 @@ type client struct {
 	t      *testing.T
 	url    string
 	secret string
+	keep   bool // the sessions, for another server
 }
 
 func start(t *testing.T, o perdure.Options) *client {
@@ -48,9 +49,11 @@ func start(t *testing.T, o perdure.Options) *client {
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
 	web := httptest.NewServer(server.Handler())
-	c := &client{t, web.URL, secret}
+	c := &client{t: t, url: web.URL, secret: secret}
 	t.Cleanup(func() {
-		c.deleteSessions()
+		if !c.keep {
+			c.deleteSessions()
+		}
 		web.CloseClientConnections()
 		web.Close()
 		cancel()
@@ -258,5 +261,40 @@ func TestOutcome(t *testing.T) {
 	}
 	if n := len(kinds); n < 6 || kinds[n-5] != "agent.message" {
 		t.Errorf("no last word: %v", kinds)
+	}
+}
+
+// TestStop stops a server in the middle of a model request, many times: nothing is lost, and it is not held against the
+// session.
+func TestStop(t *testing.T) {
+	const slow = "steps:\n  - text: one two three four five six seven eight nine ten\n    delta_delay: 50ms\n    delta_size: 4\n"
+	o := perdure.Options{Dir: t.TempDir(), ScriptsDir: scripts(t, map[string]string{"slow": slow})}
+	var session object
+	for i := range 8 {
+		t.Run("", func(t *testing.T) {
+			c := start(t, o)
+			c.keep = true
+			if i == 0 {
+				session = c.session("scripted/slow", map[string]any{"type": "user.message", "content": []any{map[string]any{"type": "text", "text": "count"}}})
+			}
+			starts := 0
+			c.follow(session.ID, func(kind string, _ []byte) bool {
+				if kind == "span.model_request_start" {
+					starts++
+				}
+				return starts == i+1
+			})
+		})
+	}
+	c := start(t, o)
+	kinds := c.follow(session.ID, func(kind string, _ []byte) bool { return kind == "session.status_idle" })
+	count := func(kind string) int {
+		return len(slices.DeleteFunc(slices.Clone(kinds), func(k string) bool { return k != kind }))
+	}
+	if starts, ends := count("span.model_request_start"), count("span.model_request_end"); starts != 9 || ends != 9 {
+		t.Errorf("%d requests began and %d ended, want 9", starts, ends)
+	}
+	if count("agent.message") != 1 || count("session.error") != 0 || count("session.status_running") != 1 {
+		t.Errorf("events %v", kinds)
 	}
 }

@@ -59,9 +59,35 @@ func (r *Runner) Drive(ctx context.Context, lease store.Lease) (err error) {
 	}
 	for {
 		done, err := d.advance(ctx)
+		if err != nil && ctx.Err() != nil {
+			d.handOver(ctx)
+		}
 		if done || err != nil {
 			return err
 		}
+	}
+}
+
+// handOverLimit bounds how long a drive that is told to end takes to say so.
+const handOverLimit = 2 * time.Second
+
+// handOver closes the model request of a drive that is told to end, so that it does not look like one whose driver died.
+// What runs in the sandbox goes on.
+func (d *drive) handOver(ctx context.Context) {
+	if d.request == nil || errors.Is(context.Cause(ctx), store.ErrFenced) {
+		return
+	}
+	d.request.stop()
+	o := <-d.request.done
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOverLimit)
+	defer cancel()
+	if d.reload(ctx) != nil || d.state.Request == nil || d.state.Request.ID != d.request.id {
+		return
+	}
+	step := session.NewStep(d.state, time.Now())
+	step.HandOver(o.usage())
+	if err := d.Ledger.Append(ctx, d.lease.Workspace, step, &d.lease, nil); err != nil {
+		d.log.Warn("a model request is left open; the next driver closes it", "error", err)
 	}
 }
 
@@ -340,15 +366,20 @@ func (r *Runner) abort(ctx context.Context, lease store.Lease, cause error) {
 	r.Log.Error("a drive panicked; its turn ends", "session", lease.Session, "error", cause)
 	state, err := r.Ledger.State(ctx, lease.Workspace, lease.Session)
 	if err == nil && (state.Status == session.Running || state.Status == session.Rescheduling) {
+		for _, c := range state.Calls {
+			if c.Runnable() {
+				err = errors.Join(err, r.Sandboxes.Interrupt(ctx, lease.Session, c.ID))
+			}
+		}
 		step := session.NewStep(state, time.Now())
 		step.FailTurn(session.Usage{}, session.Failure{
 			Type:    "unknown_error",
 			Message: "The server met an internal error and ended the turn. Send a message to go on; if it happens again, the server's log says more.",
 		})
-		err = r.Ledger.Append(ctx, lease.Workspace, step, &lease, nil)
+		err = errors.Join(err, r.Ledger.Append(ctx, lease.Workspace, step, &lease, nil))
 	}
 	if err != nil {
-		r.Log.Error("the turn could not be ended", "session", lease.Session, "error", err)
+		r.Log.Error("the turn could not be ended cleanly", "session", lease.Session, "error", err)
 	}
 }
 

@@ -365,6 +365,10 @@ func (s *Step) giveUp(f Failure) {
 	s.rest(StopReason{Type: RetriesExhausted}, nil)
 }
 
+// HandOver closes a model request that its maker gives up because it is told to end. Whoever drives the session next makes
+// it again.
+func (s *Step) HandOver(usage Usage) { s.endRequest(requestEnd{Usage: usage, Discarded: true}) }
+
 // AbandonRequest closes a model request whose maker died. What it cost is not known.
 func (s *Step) AbandonRequest() { s.endRequest(requestEnd{Lost: true}) }
 

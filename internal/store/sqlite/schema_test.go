@@ -101,7 +101,7 @@ func TestPragmas(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := func(c *conn) error {
-		for name, want := range map[string]string{"synchronous": "2", "journal_mode": "wal", "foreign_keys": "1", "secure_delete": "1", "busy_timeout": "5000"} {
+		for name, want := range map[string]string{"synchronous": "2", "journal_mode": "wal", "foreign_keys": "1", "secure_delete": "1", "busy_timeout": "5000", "page_size": "1024"} {
 			var got string
 			if err := c.row("PRAGMA "+name, nil, &got); err != nil {
 				return err

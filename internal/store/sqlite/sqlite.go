@@ -98,6 +98,9 @@ func Open(ctx context.Context, dir string, options Options) (_ *Store, err error
 	if err := makePrivate(path); err != nil {
 		return nil, err
 	}
+	if err := create(path); err != nil {
+		return nil, fault("make "+path, err)
+	}
 	if s.writing, err = connect(path, false); err != nil {
 		return nil, fault("open "+path, err)
 	}
