@@ -136,7 +136,7 @@ func (c *client) session(model string, events ...any) object {
 // follow reads events of the session from its beginning until stop says so.
 func (c *client) follow(session string, stop func(kind string, body []byte) bool) []string {
 	c.t.Helper()
-	request, err := http.NewRequestWithContext(c.t.Context(), "GET", c.url+"/v1/sessions/"+session+"/events/stream?after=0", nil)
+	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, c.url+"/v1/sessions/"+session+"/events/stream?after=0", nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}

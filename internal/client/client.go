@@ -287,7 +287,7 @@ func (b *backoff) wait(ctx context.Context, failure error, atLeast time.Duration
 		b.since = time.Now()
 	}
 	pause := min(100*time.Millisecond<<min(b.tries, 16), b.c.o.MaxWait)
-	pause -= rand.N(pause/4 + 1) //nolint:gosec // it spreads attempts and keeps no secret
+	pause -= rand.N(pause/4 + 1)
 	pause = max(pause, atLeast)
 	b.tries++
 	if spent := time.Since(b.since); spent+pause > b.c.o.Patience {

@@ -41,12 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// host opens a directory of sandboxes in which nothing is left behind.
-func host(t testing.TB, change ...func(*sandbox.Options)) *sandbox.Local {
-	t.Helper()
-	return hostAt(t, t.TempDir(), change...)
-}
-
+// hostAt opens a directory of sandboxes in which nothing is left behind.
 func hostAt(t testing.TB, dir string, change ...func(*sandbox.Options)) *sandbox.Local {
 	t.Helper()
 	// Hosts are beside each other here, so each has users of its own.

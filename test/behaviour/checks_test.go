@@ -73,7 +73,7 @@ func (c *conversation) checkReaders(events []gjson.Result) {
 	for len(c.seen) < len(order) {
 		f, err := c.stream.Next()
 		if err != nil {
-			if err != io.EOF {
+			if !errors.Is(err, io.EOF) {
 				c.t.Error(err)
 			}
 			break

@@ -106,7 +106,7 @@ func (m *strictModel) serve(w http.ResponseWriter, r *http.Request) {
 			w = &gatedWriter{ResponseWriter: w, gate: held, ctx: r.Context()}
 		}
 	}
-	m.Server.ServeHTTP(w, r)
+	m.ServeHTTP(w, r)
 }
 
 func (g *gate) wait(ctx context.Context) {

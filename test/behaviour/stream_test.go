@@ -165,7 +165,7 @@ func delivered(listed, order []string) []string {
 // comes from the log (C40).
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
-	const calls = 14
+	const calls = 10
 	c := common.converse(t, setup{noTools: true, tools: []any{custom("lookup")}, script: `
 steps: [{answer: [` + strings.Repeat("{tool: lookup, input: {}}, ", calls) + `]}]
 otherwise: {text: Read.}

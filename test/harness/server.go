@@ -155,7 +155,7 @@ func (s *Server) Run() error {
 		return s.healthy(ctx)
 	case <-p.done:
 		s.process = nil
-		return fmt.Errorf("perdure serve ended before it served (%v); its log:\n%s", p.err, s.Log())
+		return fmt.Errorf("perdure serve ended before it served (%w); its log:\n%s", p.err, s.Log())
 	case <-ctx.Done():
 		s.Kill()
 		return fmt.Errorf("perdure serve did not serve within %v; its log:\n%s", startLimit, s.Log())

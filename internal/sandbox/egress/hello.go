@@ -52,7 +52,7 @@ var errSeen = errors.New("the client's first message has been read")
 // another name than the server does.
 func serverName(raw []byte) (name string, complete bool) {
 	config := &tls.Config{
-		MinVersion: tls.VersionTLS10, //nolint:gosec // nothing is negotiated; what is acceptable is for the real server to say
+		MinVersion: tls.VersionTLS10, // nothing is negotiated; what is acceptable is for the real server to say
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			name, complete = hello.ServerName, true
 			return nil, errSeen

@@ -62,7 +62,7 @@ func Start(spawner *Spawner, config Config, stderr io.Writer, confine func(pid i
 	if err != nil {
 		return nil, errors.Join(err, guest.Close())
 	}
-	defer builder.Close() //nolint:errcheck // whoever is at the other end sees the end either way
+	defer builder.Close()
 	cmd := &exec.Cmd{
 		Path:        "/proc/self/exe",
 		Args:        []string{BuilderRole},

@@ -45,7 +45,7 @@ func TestAgentWithEveryKindOfTool(t *testing.T) {
 	same(w, "system", made.System, "Be brief.")
 	same(w, "description", made.Description, "Has all kinds of tools.")
 	same(w, "metadata", made.Metadata["team"], "blue")
-	same(w, "model", string(made.Model.ID), "scripted/greet")
+	same(w, "model", made.Model.ID, "scripted/greet")
 	same(w, "effort", made.Model.Effort.Type, "low")
 	same(w, "speed", string(made.Model.Speed), "standard")
 	same(w, "execution identity", made.ExecutionIdentity.Type, "service_account")

@@ -83,7 +83,7 @@ var weatherTool = agentTool{OfCustom: &anthropic.BetaManagedAgentsCustomToolPara
 func (w *world) agent(script string, tools ...agentTool) *anthropic.BetaManagedAgentsAgent {
 	w.Helper()
 	return must[*anthropic.BetaManagedAgentsAgent](w)(w.client.Beta.Agents.New(w.ctx, anthropic.BetaAgentNewParams{
-		Name: w.Name(), Model: anthropic.BetaManagedAgentsModelConfigParams{ID: anthropic.BetaManagedAgentsModel("scripted/" + script)}, Tools: tools,
+		Name: w.Name(), Model: anthropic.BetaManagedAgentsModelConfigParams{ID: "scripted/" + script}, Tools: tools,
 	}))
 }
 

@@ -75,7 +75,7 @@ func TestSessionAgentForms(t *testing.T) {
 	same(w, "id of the base", overridden.Agent.ID, agent.ID)
 	same(w, "version of the base", overridden.Agent.Version, 2)
 	same(w, "overridden system", overridden.Agent.System, "")
-	same(w, "overridden model", string(overridden.Agent.Model.ID), "scripted/weather")
+	same(w, "overridden model", overridden.Agent.Model.ID, "scripted/weather")
 	same(w, "overridden tools", len(overridden.Agent.Tools), 1)
 	same(w, "overridden tool", overridden.Agent.Tools[0].Type, "custom")
 	_, err := create(anthropic.BetaSessionNewParamsAgentUnion{

@@ -3,6 +3,7 @@ package raw
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -168,7 +169,7 @@ func (s *Stream) UntilEnd(tb testing.TB) []Frame {
 	var frames []Frame
 	for {
 		f, err := s.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return frames
 		}
 		if err != nil {
