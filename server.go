@@ -219,6 +219,10 @@ func (s *Server) keepHouse(ctx context.Context) {
 	}
 }
 
+// StopSandboxes ends every sandbox and all that runs in it; their files stay. It is for a server that will not be opened
+// again soon: otherwise a sandbox ends by itself when nothing has used it for a while.
+func (s *Server) StopSandboxes(ctx context.Context) error { return s.sandboxes.StopAll(ctx) }
+
 // Close closes the server. Sandboxes go on: a server that is opened again finds them.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {

@@ -199,6 +199,20 @@ func (l *Local) Stop(ctx context.Context, session string) error {
 	return lock.Close()
 }
 
+// StopAll stops every sandbox of this server.
+func (l *Local) StopAll(ctx context.Context) error {
+	entries, err := os.ReadDir(l.options.Dir)
+	if err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	for _, entry := range entries {
+		if session := entry.Name(); entry.IsDir() && checkSession(session) == nil && l.dir(session).InUse() {
+			err = errors.Join(err, l.Stop(ctx, session))
+		}
+	}
+	return err
+}
+
 // stop ends the session's supervisor and returns the session's lock.
 func (l *Local) stop(ctx context.Context, session string) (*os.File, error) {
 	dir := l.dir(session)

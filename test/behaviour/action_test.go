@@ -93,8 +93,8 @@ func TestConfirmations(t *testing.T) {
 			t.Errorf("call %d has the result %q", i, texts[call])
 		}
 	}
-	if ran := text(results[5]); strings.Count(ran, "\n") > 4 || strings.Contains(ran, "3\n") && !strings.Contains(ran, "\t") {
-		t.Errorf("the commands that ran left %q", ran)
+	if ran, err := os.ReadFile(c.workspace("n")); err != nil || string(ran) != "1\n2\n4\n5\n" {
+		t.Errorf("the commands that ran left %q: %v", ran, err)
 	}
 	if told := c.last(2).Get("content.#.tool_use_id").Array(); len(told) != 5 || told[0].String() != calls[0] {
 		t.Errorf("the model was told %s", c.last(2).Raw)
@@ -267,10 +267,7 @@ otherwise: {text: done}
 	if got := text(all(frames, "result")[2]); got != "Tool execution was interrupted before completion. Please retry." {
 		t.Errorf("an interrupted call has the result %q", got)
 	}
-	frames = c.say("what is there?")
-	if got := text(only(t, frames, "result")); strings.ContainsAny(got, "abc") && !strings.Contains(got, "No ") && !strings.Contains(got, "no ") {
-		t.Errorf("a call that did not run left %q", got)
-	}
+	c.say("what is there?")
 	for _, name := range []string{"a", "b", "c"} {
 		if _, err := os.Stat(c.workspace(name)); err == nil {
 			t.Errorf("the interrupted call ran: %s is there", name)
@@ -336,7 +333,7 @@ otherwise: {text: done}
 	waitsFor(t, c.until("session.status_idle"), calls[1]) // now it waits for the result
 	c.send(result(calls[1], "a b"))
 	want(t, c.idle("end_turn"), "tool-result "+begins+"start answer end"+rests)
-	if told := c.last(2).Get("content.#.content.0.text").Raw; told != "" && !strings.Contains(c.last(2).Raw, "content of a") {
-		t.Errorf("the model was told %s", c.last(2).Raw)
+	if told := c.last(2).Get("content.#.content.0.text").Raw; told != `["content of a","a b"]` {
+		t.Errorf("the model was told %s", told)
 	}
 }

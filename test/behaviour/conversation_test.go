@@ -356,3 +356,11 @@ func (c *conversation) awaitFifo(name string) {
 func withoutPreviews(frames []raw.Frame) []raw.Frame {
 	return slices.DeleteFunc(slices.Clone(frames), func(f raw.Frame) bool { return f.ID == "" })
 }
+
+// writeFifo lets a command go on that reads a fifo.
+func (c *conversation) writeFifo(name string) {
+	c.t.Helper()
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(c.workspace(name), []byte("\n"), 0) }()
+	await(c.t, written, "nothing was read from "+name)
+}

@@ -188,3 +188,10 @@ func (m *strictModel) asked(name string) int {
 	defer m.mu.Unlock()
 	return m.of(name).arrived
 }
+
+// awaitAfter waits until the answer to what do causes is held.
+func (g *gate) awaitAfter(t *testing.T, do func()) {
+	t.Helper()
+	do()
+	g.await(t)
+}

@@ -12,6 +12,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,23 +28,31 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/test/harness"
 )
 
 func TestMain(m *testing.M) {
 	perdure.Reexec()
-	os.Exit(m.Run())
+	harness.Main(m)
 }
 
 type server struct {
-	b        *testing.B
-	url      string
-	secret   string
-	sessions []string // to be deleted at the end, which ends their sandboxes
+	b      *testing.B
+	url    string
+	secret string
 }
 
 func open(b *testing.B) *server {
 	b.Helper()
-	s, err := perdure.Open(b.Context(), perdure.Options{Dir: b.TempDir(), ScriptsDir: "scripts", RequestsPerTurn: 10})
+	s, stop := openAt(b, b.TempDir())
+	b.Cleanup(stop)
+	return s
+}
+
+// openAt opens a server on a directory. Stop ends it, and its sandboxes.
+func openAt(b *testing.B, dir string) (made *server, stop func()) {
+	b.Helper()
+	s, err := perdure.Open(b.Context(), perdure.Options{Dir: dir, ScriptsDir: "scripts", RequestsPerTurn: 10})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -55,22 +64,14 @@ func open(b *testing.B) *server {
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	web := httptest.NewServer(s.Handler())
-	made := &server{b: b, url: web.URL, secret: secret}
-	b.Cleanup(func() {
-		for _, id := range made.sessions {
-			made.request(http.MethodDelete, "/v1/sessions/"+id, nil).Body.Close()
-		}
+	return &server{b: b, url: web.URL, secret: secret}, sync.OnceFunc(func() {
 		web.CloseClientConnections()
 		web.Close()
 		cancel()
-		if err := <-done; err != nil {
-			b.Error(err)
-		}
-		if err := s.Close(); err != nil {
+		if err := errors.Join(<-done, s.StopSandboxes(context.Background()), s.Close()); err != nil {
 			b.Error(err)
 		}
 	})
-	return made
 }
 
 func (s *server) request(method, path string, body any) *http.Response {
@@ -111,18 +112,25 @@ type chat struct {
 	*server
 	id     string
 	events *bufio.Reader
+	bytes  int // of the events that came
 }
+
+// said is the bytes of the events that came.
+func (c *chat) said() int { return c.bytes }
 
 func (s *server) chat() *chat {
 	agent := s.create("/v1/agents", map[string]any{"name": "bench", "model": "scripted/turn", "tools": []any{map[string]any{"type": "agent_toolset_20260401"}}})
 	environment := s.create("/v1/environments", map[string]any{"name": "bench"})
-	c := &chat{server: s, id: s.create("/v1/sessions", map[string]any{"agent": agent, "environment_id": environment})}
-	s.sessions = append(s.sessions, c.id)
-	stream := s.request(http.MethodGet, "/v1/sessions/"+c.id+"/events/stream", nil)
-	s.b.Cleanup(func() { stream.Body.Close() })
-	c.events = bufio.NewReaderSize(stream.Body, 64<<10)
+	c := s.follow(s.create("/v1/sessions", map[string]any{"agent": agent, "environment_id": environment}))
 	c.turn("prepare")
 	return c
+}
+
+// follow opens the stream of a session.
+func (s *server) follow(session string) *chat {
+	stream := s.request(http.MethodGet, "/v1/sessions/"+session+"/events/stream", nil)
+	s.b.Cleanup(func() { stream.Body.Close() })
+	return &chat{server: s, id: session, events: bufio.NewReaderSize(stream.Body, 64<<10)}
 }
 
 var filler = strings.Repeat("x", 1000)
@@ -139,6 +147,9 @@ func (c *chat) turn(text string) time.Duration {
 		line, err := c.events.ReadString('\n')
 		if err != nil {
 			c.b.Fatal(err)
+		}
+		if data, ok := strings.CutPrefix(line, "data: "); ok {
+			c.bytes += len(data) - 1
 		}
 		if line == "event: session.status_idle\n" {
 			return time.Since(began)
