@@ -84,6 +84,7 @@ func Open(ctx context.Context, o Options) (server *Server, err error) {
 	}); err != nil {
 		return nil, err
 	}
+	s.tellOfSandbox()
 	if s.models, err = openModels(o); err != nil {
 		return nil, err
 	}
@@ -95,6 +96,20 @@ func Open(ctx context.Context, o Options) (server *Server, err error) {
 	s.files = &files.Files{Store: s.store, Blobs: blobs, Sandboxes: s.sandboxes}
 	s.assemble(o)
 	return s, nil
+}
+
+// tellOfSandbox logs what this host cannot do for sandboxes, before anybody counts on it.
+func (s *Server) tellOfSandbox() {
+	report := s.sandboxes.Report()
+	switch report.Isolation {
+	case "unavailable":
+		s.log.Error("this host cannot isolate agents: the tools that run in a sandbox are refused until that is fixed")
+	case "none":
+		s.log.Warn("tools run without isolation, because sandbox=none was chosen")
+	}
+	for _, p := range report.Problems {
+		s.log.Warn("sandbox: "+p.What, "why", p.Why, "fix", p.Fix)
+	}
 }
 
 // assemble makes the parts that have no resources of their own.
