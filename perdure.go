@@ -34,6 +34,8 @@ type Options struct {
 	Sandbox string
 	// AllowNetworks are address ranges that web_fetch and the sandbox's proxy may reach although they are not public.
 	AllowNetworks []netip.Prefix
+	// SearchURL is a SearXNG instance, which web_search asks; "" for none, and then web_search says that it cannot be used.
+	SearchURL string
 	// Retry bounds the attempts of a model request.
 	Retry Retry
 	// RequestsPerTurn bounds the model's answers in one turn; 0 takes 500.

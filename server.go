@@ -92,7 +92,13 @@ func Open(ctx context.Context, o Options) (server *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.web = web.New(web.Options{Guard: guard, Version: o.Version})
+	tools := web.Options{Guard: guard, Version: o.Version}
+	if o.SearchURL != "" {
+		if tools.Searcher, err = web.NewSearXNG(o.SearchURL, &http.Client{}); err != nil {
+			return nil, err
+		}
+	}
+	s.web = web.New(tools)
 	s.files = &files.Files{Store: s.store, Blobs: blobs, Sandboxes: s.sandboxes}
 	s.assemble(o)
 	return s, nil

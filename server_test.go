@@ -298,3 +298,46 @@ func TestStop(t *testing.T) {
 		t.Errorf("events %v", kinds)
 	}
 }
+
+// TestWebSearch searches with the engine that the operator configured, and is billed by the search.
+func TestWebSearch(t *testing.T) {
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"results":[{"url":"https://go.dev/doc","title":"Docs","content":"How to write Go"}]}`)
+	}))
+	t.Cleanup(engine.Close)
+	const script = "steps:\n  - answer:\n      - tool: web_search\n        input: {query: go}\notherwise:\n  text: \"found {{result}}\"\n"
+	for name, test := range map[string]struct {
+		url    string
+		want   string
+		number int64
+	}{"configured": {engine.URL, "How to write Go", 1}, "not configured": {"", "no search provider", 0}} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, perdure.Options{SearchURL: test.url, ScriptsDir: scripts(t, map[string]string{"search": script})})
+			s := c.session("scripted/search", map[string]any{"type": "user.message", "content": []any{map[string]any{"type": "text", "text": "search"}}})
+			told := ""
+			c.follow(s.ID, func(kind string, body []byte) bool {
+				if kind == "agent.tool_result" {
+					told = string(body)
+				}
+				return kind == "session.status_idle"
+			})
+			if !strings.Contains(told, test.want) {
+				t.Errorf("the result is %s", told)
+			}
+			var view struct {
+				Usage struct {
+					Tools struct {
+						Searches int64 `json:"web_search_requests"`
+					} `json:"server_tool_use"`
+					Cost struct {
+						Amount string `json:"amount"`
+					} `json:"list_cost"`
+				} `json:"usage"`
+			}
+			c.do(http.MethodGet, "/v1/sessions/"+s.ID, nil, &view)
+			if view.Usage.Tools.Searches != test.number || test.number == 1 && view.Usage.Cost.Amount == "0" {
+				t.Errorf("usage %+v", view.Usage)
+			}
+		})
+	}
+}

@@ -49,7 +49,7 @@ func (s *settings) load() (*config.Loaded, error) {
 func options(c config.Config, log *slog.Logger) perdure.Options {
 	o := perdure.Options{
 		Dir: c.Data, ScriptsDir: c.ScriptsDir, DefaultModel: c.DefaultModel, PricesFile: c.PricesFile,
-		RuntimeCentsPerHour: *c.RuntimeCentsPerHour, Sandbox: c.Sandbox, AllowNetworks: c.AllowNetworks,
+		RuntimeCentsPerHour: *c.RuntimeCentsPerHour, Sandbox: c.Sandbox, AllowNetworks: c.AllowNetworks, SearchURL: c.SearchURL,
 		Retry:           perdure.Retry{Attempts: c.Retry.Attempts, Base: c.Retry.Base, Cap: c.Retry.Cap},
 		RequestsPerTurn: c.RequestsPerTurn, Log: log, Version: version(),
 	}

@@ -40,6 +40,9 @@ type Config struct {
 	// AllowNetworks are address ranges (10.1.0.0/16) that web_fetch and sandboxes may reach although they are not
 	// public. Default: none.
 	AllowNetworks []netip.Prefix `yaml:"allow_networks" env:"ALLOW_NETWORKS"`
+	// SearchURL is a SearXNG instance with its JSON format enabled, which web_search asks. Default: none, and then
+	// web_search says that it cannot be used.
+	SearchURL string `yaml:"search_url" env:"SEARCH_URL"`
 	// Retry bounds the attempts of a model request.
 	Retry Retry `yaml:"retry" envPrefix:"RETRY_"`
 	// RequestsPerTurn bounds the model's answers in one turn, from 1 to 100000. Default: 500.

@@ -187,6 +187,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"retry.attempts":          func(c *Config) { c.Retry.Attempts = 1000 },
 		"retry.base":              func(c *Config) { c.Retry.Base = -1 },
 		"retry.cap":               func(c *Config) { c.Retry.Cap = time.Millisecond },
+		"search_url":              func(c *Config) { c.SearchURL = "localhost:8888" },
 		"allow_networks[0]":       func(c *Config) { c.AllowNetworks = make([]netip.Prefix, 1) },
 		"providers[0].name":       func(c *Config) { c.Providers[0].Name = "a/b" },
 		"providers[1].name":       func(c *Config) { c.Providers = append(c.Providers, c.Providers[0]) },

@@ -41,6 +41,8 @@ func (c Config) Validate() error {
 	for i, network := range c.AllowNetworks {
 		v.wrong(!network.IsValid(), fmt.Sprintf("allow_networks[%d]", i), "must be an address range such as 10.1.0.0/16")
 	}
+	v.wrong(c.SearchURL != "" && !strings.HasPrefix(c.SearchURL, "http://") && !strings.HasPrefix(c.SearchURL, "https://"),
+		"search_url", "must be an http or https URL")
 	names := map[string]bool{}
 	for i, p := range c.Providers {
 		v.provider(fmt.Sprintf("providers[%d]", i), p, c.Listen)

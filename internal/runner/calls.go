@@ -208,7 +208,7 @@ func (d *drive) runOnServer(ctx context.Context, c *calls, w *workplace, call se
 		case <-ctx.Done():
 		}
 	}()
-	content, isError, cause := d.callWeb(ctx, webSettings(w.environment, w.agent, call.Name), call.Name, call.Input)
+	answer := d.callWeb(ctx, webSettings(w.environment, w.agent, call.Name), call.Name, call.Input)
 	select {
 	case <-c.interrupted:
 		return failed("Tool execution was interrupted before completion. Please retry."), true
@@ -217,20 +217,24 @@ func (d *drive) runOnServer(ctx context.Context, c *calls, w *workplace, call se
 	if ctx.Err() != nil {
 		return session.Result{}, false
 	}
-	if cause != nil {
-		d.log.Info("a web tool failed", "call", call.ID, "tool", call.Name, "error", cause)
+	if answer.Cause != nil {
+		d.log.Info("a web tool failed", "call", call.ID, "tool", call.Name, "error", answer.Cause)
 	}
-	return result(content, isError), true
+	r := result(answer.Content, answer.IsError)
+	r.Usage = session.Usage{WebSearches: int64(answer.Searches), Cost: session.Cost(answer.Searches) * searchPrice}
+	return r, true
 }
 
-func (d *drive) callWeb(ctx context.Context, settings web.Settings, name string, input jsontext.Value) (jsontext.Value, bool, error) {
-	if name == resource.WebSearch {
-		r := d.Web.Search(ctx, settings, input)
-		return r.Content, r.IsError, r.Cause
+// searchPrice is the list price of a search: ten dollars for a thousand.
+var searchPrice = session.Cents(1)
+
+func (d *drive) callWeb(ctx context.Context, settings web.Settings, name string, input jsontext.Value) web.Result {
+	switch name {
+	case resource.WebSearch:
+		return d.Web.Search(ctx, settings, input)
+	case resource.WebFetch:
+		return d.Web.Fetch(ctx, settings, input)
+	default:
+		return web.Result{Content: session.TextContent(fmt.Sprintf("Permission to use %s has been denied.", name)), IsError: true}
 	}
-	if name == resource.WebFetch {
-		r := d.Web.Fetch(ctx, settings, input)
-		return r.Content, r.IsError, r.Cause
-	}
-	return session.TextContent(fmt.Sprintf("Permission to use %s has been denied.", name)), true, nil
 }

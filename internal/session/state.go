@@ -176,6 +176,13 @@ func (s *State) apply(e Event) error {
 		if c := s.call(id); c != nil {
 			c.Answered, c.Input = true, nil
 		}
+		if e.Private != nil {
+			var private resultPrivate
+			if err := json.Unmarshal(e.Private, &private); err != nil {
+				return err
+			}
+			s.Usage.Add(private.Usage)
+		}
 	case ModelRequestStart:
 		s.Request, s.Unanswered = &Attempt{ID: e.ID, At: e.At}, true
 		s.Calls = nil
@@ -358,6 +365,9 @@ type (
 		// Provider is the id that the provider gave the call.
 		Provider string `json:"provider_id,omitzero"`
 		Remote   bool   `json:"remote,omitzero"`
+	}
+	resultPrivate struct {
+		Usage Usage `json:"usage"`
 	}
 	requestEnd struct {
 		Usage Usage `json:"usage"`

@@ -111,6 +111,8 @@ func (s *Step) refuseCalls() {
 type Result struct {
 	Content jsontext.Value // an array of content blocks
 	IsError bool
+	// Usage is what the call itself used: searches.
+	Usage Usage
 }
 
 // AddResult logs the result of a call. It adds nothing if the call has one already, or is not of the last answer.
@@ -136,7 +138,11 @@ func (s *Step) AddResult(call string, result Result) {
 	default:
 		f.Tool = c.ID
 	}
-	s.add(entry{kind: kind, thread: true, fields: f})
+	e := entry{kind: kind, thread: true, fields: f}
+	if result.Usage != (Usage{}) {
+		e.private = resultPrivate{result.Usage}
+	}
+	s.add(e)
 }
 
 // BeginRequest delivers what is queued and logs the start of a model request. It returns the id of the request.

@@ -68,7 +68,7 @@ func (t *Tools) Search(ctx context.Context, settings Settings, input jsontext.Va
 	}
 	if t.searcher == nil {
 		return failf(codeUnavailable, "This server has no search provider, so web_search cannot be used. Its operator can configure "+
-			`one; the agent's author can disable the tool with {"name":"web_search","enabled":false} in the configs of its toolset. `+
+			`one (search_url); the agent's author can disable the tool with {"name":"web_search","enabled":false} in the configs of its toolset. `+
 			"If you know an address, use web_fetch.").result()
 	}
 	if settings.Limited && len(settings.AllowedHosts) == 0 {
@@ -91,10 +91,12 @@ func (t *Tools) Search(ctx context.Context, settings Settings, input jsontext.Va
 			results = append(results, block)
 		}
 	}
-	if len(results) == 0 {
-		return blocks(textBlock{Type: "text", Text: "No results found."})
+	r := blocks(textBlock{Type: "text", Text: "No results found."})
+	if len(results) > 0 {
+		r = blocks(results...)
 	}
-	return blocks(results...)
+	r.Searches = 1
+	return r
 }
 
 // searchResult leaves out what could not be fetched either.

@@ -87,6 +87,8 @@ type Result struct {
 	// Cause is what went wrong underneath, for the operator's log; it may name internal hosts. Nil if there is no more
 	// to know than Content says.
 	Cause error
+	// Searches is how many searches were made, which are billed by the search.
+	Searches int
 }
 
 // The codes that an error result begins with. They are those of the web tools of the Messages API.
