@@ -204,6 +204,9 @@ func (s *stream) catchUp(ctx context.Context) (done bool, err error) {
 func (s *stream) send(e session.Event) (done bool, err error) {
 	s.seq = e.Seq
 	delete(s.begun, e.ID)
+	if e.Type == session.SessionDeleted && s.thread != "" {
+		return true, s.flush()
+	}
 	if !e.Public() || e.Queued || s.thread != "" && e.Thread != s.thread {
 		return false, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -281,8 +282,17 @@ func tools(results []raw.Frame) []string {
 
 func text(f interface{ Get(string) gjson.Result }) string { return f.Get("content.0.text").String() }
 
-// requests are those that have ended, in order.
-func (c *conversation) requests() []mockserver.Record { return c.world.model.RecordsOf(c.model) }
+// requests are those that have ended, in the order in which they came.
+func (c *conversation) requests() []mockserver.Record {
+	number := func(r mockserver.Record) int {
+		n, err := strconv.Atoi(r.Header.Get(arrival))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		return n
+	}
+	return slices.SortedFunc(slices.Values(c.world.model.RecordsOf(c.model)), func(a, b mockserver.Record) int { return number(a) - number(b) })
+}
 
 func (c *conversation) hold(n, frames int) *gate { return c.world.model.hold(c.t, c.model, n, frames) }
 

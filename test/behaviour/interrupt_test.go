@@ -23,7 +23,7 @@ func within(t *testing.T, most time.Duration, what string, do func()) {
 // awaitGone waits until the server has given up its request to the model.
 func (c *conversation) awaitGone() {
 	c.t.Helper()
-	c.world.model.awaitTraffic(c.t, c.model, "the connection to the model was not closed", func(t *traffic) bool { return t.running == 0 && t.gone })
+	c.world.model.awaitTraffic(c.t, c.model, "the connection to the model was not closed", func(t *traffic) bool { return len(t.running) == 0 && t.gone })
 }
 
 // An interrupt during the answer closes the connection to the model at once, and nothing of the answer is kept (C43).

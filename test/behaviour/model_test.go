@@ -6,8 +6,11 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -32,13 +35,21 @@ type strictModel struct {
 // traffic is the requests of one conversation.
 type traffic struct {
 	arrived int
-	ended   int
-	running int
-	most    int
+	running map[*request]bool
+	overlap bool          // a request was made before the one before it had ended
 	gone    bool          // the last request that ended was given up by the server
 	changed chan struct{} // closed with the next change
 	gates   map[int]*gate
 }
+
+// request is one that is being answered.
+type request struct {
+	gone  bool          // it was given up by the server
+	ended chan struct{} // closed when it is not answered any more
+}
+
+// arrival is a header that numbers the requests of a conversation.
+const arrival = "X-Arrival"
 
 // gate holds one answer of the model.
 type gate struct {
@@ -64,7 +75,7 @@ func (m *strictModel) close() {
 
 func (m *strictModel) of(name string) *traffic {
 	if m.traffic[name] == nil {
-		m.traffic[name] = &traffic{changed: make(chan struct{}), gates: map[int]*gate{}}
+		m.traffic[name] = &traffic{changed: make(chan struct{}), gates: map[int]*gate{}, running: map[*request]bool{}}
 	}
 	return m.traffic[name]
 }
@@ -87,18 +98,31 @@ func (m *strictModel) serve(w http.ResponseWriter, r *http.Request) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	name := gjson.GetBytes(body, "model").String()
 	r.Header.Set(mockserver.SessionHeader, name)
+	own := &request{ended: make(chan struct{})}
 	var held *gate
+	var others []*request
 	m.note(name, func(t *traffic) {
 		t.arrived++
-		t.running++
-		t.most = max(t.most, t.running)
 		held = t.gates[t.arrived]
+		others = slices.Collect(maps.Keys(t.running))
+		t.running[own] = true
+		r.Header.Set(arrival, strconv.Itoa(t.arrived))
 	})
 	defer m.note(name, func(t *traffic) {
-		t.ended++
-		t.running--
-		t.gone = r.Context().Err() != nil
+		delete(t.running, own)
+		own.gone = r.Context().Err() != nil
+		t.gone = own.gone
+		close(own.ended)
 	})
+	if !abandoned(others) {
+		// One that was given up at once may arrive here after the next.
+		select {
+		case <-r.Context().Done():
+			return
+		case <-time.After(patience):
+			m.note(name, func(t *traffic) { t.overlap = true })
+		}
+	}
 	if held != nil {
 		if held.frames == 0 {
 			held.wait(r.Context())
@@ -107,6 +131,26 @@ func (m *strictModel) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	m.ServeHTTP(w, r)
+}
+
+// patience is how much later it may show here that the server has given up a request.
+const patience = 5 * time.Second
+
+// abandoned reports whether requests were given up by the server.
+func abandoned(requests []*request) bool {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for _, r := range requests {
+		select {
+		case <-r.ended:
+			if !r.gone {
+				return false
+			}
+		case <-timer.C:
+			return false
+		}
+	}
+	return true
 }
 
 func (g *gate) wait(ctx context.Context) {

@@ -5,7 +5,6 @@ package behaviour
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -60,19 +59,20 @@ func TestStorm(t *testing.T) {
 				})
 			}
 			senders.Wait()
-			c.send(interrupt, message("talk at last"))
-			c.untilThat(func(f raw.Frame) bool {
-				return f.Event == "session.status_idle" && f.Get("stop_reason.type").String() == "end_turn" && slices.ContainsFunc(c.seen, func(f raw.Frame) bool { return text(f) == "talk at last" }) &&
-					c.view().Get("status").String() == "idle"
-			})
 			close(over)
 			follower.Close()
 			answerers.Wait()
-			// An interrupt of an idle session with nothing open is the end of whatever the others left.
-			c.send(interrupt)
-			frames := c.say("are you there?")
-			if len(all(frames, "answer")) == 0 {
-				t.Errorf("the session does not answer: %s", kinds(frames))
+			// The first of these may find messages that wait, and be answered together with them.
+			for _, words := range []string{"talk at last", "are you there?"} {
+				c.send(interrupt, message(words))
+				taken := false
+				frames := c.untilThat(func(f raw.Frame) bool {
+					taken = taken || text(f) == words
+					return taken && f.Event == "session.status_idle" && c.view().Get("status").String() == "idle"
+				})
+				if words == "are you there?" && frames[len(frames)-1].Get("stop_reason.type").String() != "end_turn" {
+					t.Errorf("the session does not answer: %s", kinds(frames))
+				}
 			}
 		})
 	}
@@ -122,7 +122,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 		if ends := all(frames, "end"); !ends[0].Get("is_error").Bool() || ends[1].Get("is_error").Bool() {
 			t.Errorf("the ends are %s and %s", ends[0].Data, ends[1].Data)
 		}
-		if got := all(frames, "message")[0].Get("id").String(); got != echo.Get("id").String() {
+		if got := all(frames, "message")[1].Get("id").String(); got != echo.Get("id").String() {
 			t.Errorf("the queued message came as %s", got)
 		}
 	})
