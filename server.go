@@ -131,7 +131,7 @@ func (s *Server) assemble(o Options) {
 		Files: s.files, Log: o.Log, Limits: limits, Failpoint: failpoint,
 		Retry: runner.Retry{Attempts: o.Retry.Attempts, Base: o.Retry.Base, Cap: o.Retry.Cap},
 	})
-	s.engine = engine.New(engine.Options{Store: s.store, Drive: drives.Drive, Node: id.New(id.Node), Log: o.Log})
+	s.engine = engine.New(engine.Options{Store: s.store, Drive: drives.Drive, NewNode: func() string { return id.New(id.Node) }, Log: o.Log})
 	s.api = api.New(api.Options{
 		Store: s.store, Ledger: logs, Bus: events, Files: s.files, Models: s.models, Wake: s.engine.Wake, Erase: drives.Erase,
 		StopSandbox: s.sandboxes.Stop, RuntimeRate: runtimeRate(o.RuntimeCentsPerHour), Keys: keys{s}, Log: o.Log,

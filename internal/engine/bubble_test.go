@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -61,8 +62,8 @@ func (w *world) rest(ctx context.Context, lease store.Lease) error {
 func (w *world) run(o engine.Options) (e *engine.Engine, stop func()) {
 	w.t.Helper()
 	o.Store, o.Log = w.store, slog.New(slog.DiscardHandler)
-	if o.Node == "" {
-		o.Node = id.New(id.Node)
+	if o.NewNode == nil {
+		o.NewNode = func() string { return id.New(id.Node) }
 	}
 	e = engine.New(o)
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -247,10 +248,15 @@ func TestMoreSessionsThanRoomAreAllDriven(t *testing.T) {
 func TestANodeThatIsNotKnownAsAliveStopsDriving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := open(t)
-		ended := make(chan error, 1)
+		ended := make(chan error, 2)
 		name := w.session(time.Now())
-		node := id.New(id.Node)
-		_, stop := w.run(engine.Options{Node: node, Drive: func(ctx context.Context, _ store.Lease) error {
+		nodes := 0
+		newNode := func() string {
+			nodes++
+			return fmt.Sprint("node", nodes)
+		}
+		const node = "node1"
+		_, stop := w.run(engine.Options{NewNode: newNode, Drive: func(ctx context.Context, _ store.Lease) error {
 			<-ctx.Done()
 			ended <- context.Cause(ctx)
 			return ctx.Err()
@@ -273,6 +279,34 @@ func TestANodeThatIsNotKnownAsAliveStopsDriving(t *testing.T) {
 		lease, err := w.store.Acquire(t.Context(), "other", name)
 		if err != nil || lease.Epoch != 2 {
 			t.Errorf("the other gets lease %+v, %v", lease, err)
+		}
+	})
+}
+
+func TestAProcessThatWasPausedBeginsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := open(t)
+		var seen drives
+		nodes := 0
+		_, stop := w.run(engine.Options{
+			NewNode: func() string {
+				nodes++
+				return fmt.Sprint("node", nodes)
+			},
+			Drive: func(ctx context.Context, lease store.Lease) error {
+				seen.add(lease.Session)
+				return w.rest(ctx, lease)
+			},
+		})
+		defer stop()
+		if err := w.store.Leave(t.Context(), "node1"); err != nil { // as the store sees a node that said nothing for too long
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		name := w.session(time.Now())
+		time.Sleep(5 * time.Second)
+		if n := len(seen.of(name)); n != 1 || nodes != 2 {
+			t.Errorf("a session was driven %d times by %d nodes", n, nodes)
 		}
 	})
 }

@@ -14,7 +14,8 @@
 //     again when the drive ends.
 //   - A session that rests has no goroutine and no timer.
 //   - The node says that it is alive well within the time for which that is believed. If it cannot, it stops driving before
-//     anybody may take over.
+//     anybody may take over. A process that was stopped for too long (a paused machine, a closed laptop) ends its drives
+//     and begins again as another node.
 //
 // # Failures
 //
@@ -37,12 +38,13 @@ import (
 // Drive drives a session until it rests or waits. See runner.Runner.Drive.
 type Drive func(ctx context.Context, lease store.Lease) error
 
-// Options is what an Engine is made of. Store, Drive, Node and Log are required.
+// Options is what an Engine is made of. Store, Drive, NewNode and Log are required.
 type Options struct {
 	Store store.Store
 	Drive Drive
-	Node  string // this process's id as a driver; never used before
-	Log   *slog.Logger
+	// NewNode makes an id for this process as a driver, which was never used before.
+	NewNode func() string
+	Log     *slog.Logger
 	// Concurrent bounds the sessions that are driven at once; default 1024. Others wait in the order of their Wake.
 	Concurrent int
 	// Sweep is how often the store is asked for sessions that nobody hinted at; default 2 s.
@@ -107,25 +109,46 @@ func (e *Engine) hint() {
 }
 
 // Run drives sessions until ctx ends, and then waits until nothing is driven any more. It returns an error only if the
-// node could not be made known.
+// first node could not be made known.
 func (e *Engine) Run(ctx context.Context) error {
-	if err := e.Store.Join(ctx, e.Node, e.Alive); err != nil {
-		return fmt.Errorf("engine: join as node %s: %w", e.Node, err)
+	for began := false; ; began = true {
+		err := e.runAs(ctx, e.NewNode())
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && !began:
+			return err
+		case err != nil:
+			e.Log.Error("this process cannot drive sessions; trying again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(e.Sweep):
+		}
+	}
+}
+
+// runAs drives sessions as a node until ctx ends or the node is no longer known as alive.
+func (e *Engine) runAs(ctx context.Context, node string) error {
+	if err := e.Store.Join(ctx, node, e.Alive); err != nil {
+		return fmt.Errorf("engine: join as node %s: %w", node, err)
 	}
 	driveCtx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	var group sync.WaitGroup
-	group.Go(func() { e.stayAlive(ctx, stop) })
-	e.loop(driveCtx, &group)
+	group.Go(func() { e.stayAlive(driveCtx, stop, node) })
+	e.loop(driveCtx, &group, node)
 	group.Wait()
-	if err := e.Store.Leave(context.WithoutCancel(ctx), e.Node); err != nil {
-		e.Log.Warn("the node could not sign off; its leases end by themselves", "node", e.Node, "error", err)
+	if err := e.Store.Leave(context.WithoutCancel(ctx), node); err != nil {
+		e.Log.Warn("the node could not sign off; its leases end by themselves", "node", node, "error", err)
 	}
 	return nil
 }
 
 // stayAlive renews the node. When it has not been able to for most of the time for which it is believed alive, or the
 // store says that it is not, it stops all drives.
-func (e *Engine) stayAlive(ctx context.Context, stop context.CancelCauseFunc) {
+func (e *Engine) stayAlive(ctx context.Context, stop context.CancelCauseFunc, node string) {
 	ticker := time.NewTicker(e.Alive / 4)
 	defer ticker.Stop()
 	renewed := time.Now()
@@ -136,23 +159,23 @@ func (e *Engine) stayAlive(ctx context.Context, stop context.CancelCauseFunc) {
 		case <-ticker.C:
 		}
 		began := time.Now() // the store counts from when it hears of us: later than this
-		err := e.Store.Renew(ctx, e.Node, e.Alive)
+		err := e.Store.Renew(ctx, node, e.Alive)
 		switch {
 		case err == nil:
 			renewed = began
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, store.ErrFenced) || time.Since(renewed) > e.Alive*3/4:
-			e.Log.Error("this node is no longer known as alive and stops driving sessions", "node", e.Node, "error", err)
-			stop(fmt.Errorf("engine: node %s is no longer known as alive: %w", e.Node, err))
+			e.Log.Warn("this node is no longer known as alive; its drives end, and another takes its place", "node", node, "error", err)
+			stop(fmt.Errorf("engine: node %s is no longer known as alive: %w", node, err))
 			return
 		default:
-			e.Log.Warn("the node could not say that it is alive; trying again", "node", e.Node, "error", err)
+			e.Log.Warn("the node could not say that it is alive; trying again", "node", node, "error", err)
 		}
 	}
 }
 
-func (e *Engine) loop(ctx context.Context, group *sync.WaitGroup) {
+func (e *Engine) loop(ctx context.Context, group *sync.WaitGroup, node string) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	swept := time.Time{}
@@ -161,13 +184,13 @@ func (e *Engine) loop(ctx context.Context, group *sync.WaitGroup) {
 		case <-ctx.Done():
 			return
 		case <-e.hints:
-			e.startHinted(ctx, group)
+			e.startHinted(ctx, group, node)
 			if e.takeSweepSoon() {
-				e.sweep(ctx, group)
+				e.sweep(ctx, group, node)
 			}
 		case <-timer.C:
 			swept = time.Now()
-			e.sweep(ctx, group)
+			e.sweep(ctx, group, node)
 		}
 		next := time.Until(swept.Add(e.Sweep))
 		if wake, err := e.Store.NextWake(ctx, time.Now()); err == nil && !wake.IsZero() {
@@ -177,8 +200,8 @@ func (e *Engine) loop(ctx context.Context, group *sync.WaitGroup) {
 	}
 }
 
-func (e *Engine) sweep(ctx context.Context, group *sync.WaitGroup) {
-	if err := e.startDue(ctx, group); err != nil && ctx.Err() == nil {
+func (e *Engine) sweep(ctx context.Context, group *sync.WaitGroup, node string) {
+	if err := e.startDue(ctx, group, node); err != nil && ctx.Err() == nil {
 		e.Log.Error("the store cannot say which sessions want to be driven; trying again", "error", err)
 	}
 }
@@ -192,18 +215,18 @@ func (e *Engine) takeSweepSoon() bool {
 }
 
 // startHinted starts a drive for each session that was named, as far as there is room. Those left out stay due.
-func (e *Engine) startHinted(ctx context.Context, group *sync.WaitGroup) {
+func (e *Engine) startHinted(ctx context.Context, group *sync.WaitGroup, node string) {
 	e.mu.Lock()
 	hinted := e.hinted
 	e.hinted = map[string]bool{}
 	e.mu.Unlock()
 	for session := range hinted {
-		e.start(ctx, group, session)
+		e.start(ctx, group, node, session)
 	}
 }
 
 // startDue starts a drive for each session that wants one and has none.
-func (e *Engine) startDue(ctx context.Context, group *sync.WaitGroup) error {
+func (e *Engine) startDue(ctx context.Context, group *sync.WaitGroup, node string) error {
 	e.mu.Lock()
 	busy, failed := len(e.driving), len(e.failed)
 	e.mu.Unlock()
@@ -216,14 +239,14 @@ func (e *Engine) startDue(ctx context.Context, group *sync.WaitGroup) error {
 		return err
 	}
 	for _, d := range due {
-		e.start(ctx, group, d.Session)
+		e.start(ctx, group, node, d.Session)
 	}
 	return nil
 }
 
-func (e *Engine) start(ctx context.Context, group *sync.WaitGroup, session string) {
+func (e *Engine) start(ctx context.Context, group *sync.WaitGroup, node, session string) {
 	if e.claim(session) {
-		group.Go(func() { e.drive(ctx, session) })
+		group.Go(func() { e.drive(ctx, node, session) })
 	}
 }
 
@@ -238,8 +261,8 @@ func (e *Engine) claim(session string) bool {
 	return true
 }
 
-func (e *Engine) drive(ctx context.Context, session string) {
-	err := e.driveOnce(ctx, session)
+func (e *Engine) drive(ctx context.Context, node, session string) {
+	err := e.driveOnce(ctx, node, session)
 	e.mu.Lock()
 	again := e.driving[session]
 	delete(e.driving, session)
@@ -266,8 +289,8 @@ func (e *Engine) drive(ctx context.Context, session string) {
 	}
 }
 
-func (e *Engine) driveOnce(ctx context.Context, session string) error {
-	lease, err := e.Store.Acquire(ctx, e.Node, session)
+func (e *Engine) driveOnce(ctx context.Context, node, session string) error {
+	lease, err := e.Store.Acquire(ctx, node, session)
 	if err != nil {
 		return err
 	}
