@@ -2,14 +2,11 @@ package runner
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/perdure/perdure/internal/resource"
 	"github.com/perdure/perdure/internal/sandbox"
@@ -160,62 +157,4 @@ func text(s *string) string {
 		return ""
 	}
 	return *s
-}
-
-// maxFileBlock bounds a file that is given to the model as part of a message.
-const maxFileBlock = 32 << 20
-
-// fileBlock returns the function that replaces the source of a block which is a file by the file's content. A file that
-// cannot be read any more becomes a note.
-func (d *drive) fileBlock(ctx context.Context) func(jsontext.Value) jsontext.Value {
-	workspace := d.lease.Workspace
-	ctx = context.WithoutCancel(ctx) // the conversation outlives the drive that began it
-	return func(block jsontext.Value) jsontext.Value {
-		replaced, err := d.readFileBlock(ctx, workspace, block)
-		if err != nil {
-			d.log.Warn("a file of a message cannot be read", "error", err)
-			return jsontext.Value(`{"type":"text","text":"[A file stood here that is no longer available.]"}`)
-		}
-		return replaced
-	}
-}
-
-func (d *drive) readFileBlock(ctx context.Context, workspace string, block jsontext.Value) (jsontext.Value, error) {
-	var b struct {
-		Source struct {
-			File string `json:"file_id"`
-		} `json:"source"`
-	}
-	if err := json.Unmarshal(block, &b); err != nil {
-		return nil, err
-	}
-	content, mediaType, err := d.Files.Open(ctx, workspace, b.Source.File)
-	if err != nil {
-		return nil, err
-	}
-	defer content.Close()
-	data, err := io.ReadAll(io.LimitReader(content, maxFileBlock+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxFileBlock {
-		return nil, fmt.Errorf("file %s is larger than %d bytes", b.Source.File, maxFileBlock)
-	}
-	type source struct {
-		Type      string `json:"type"`
-		MediaType string `json:"media_type"`
-		Data      string `json:"data"`
-	}
-	s := source{"base64", mediaType, base64.StdEncoding.EncodeToString(data)}
-	if strings.HasPrefix(mediaType, "text/") {
-		s = source{"text", "text/plain", strings.ToValidUTF8(string(data), "\uFFFD")}
-	}
-	members := map[string]jsontext.Value{}
-	if err := json.Unmarshal(block, &members); err != nil {
-		return nil, err
-	}
-	if members["source"], err = json.Marshal(s); err != nil {
-		return nil, err
-	}
-	return json.Marshal(members, json.Deterministic(true))
 }

@@ -54,6 +54,15 @@ func (c *calls) stop(ctx context.Context) {
 	})
 }
 
+func (c *calls) isInterrupted() bool {
+	select {
+	case <-c.interrupted:
+		return true
+	default:
+		return false
+	}
+}
+
 // wait leaves the calls and waits until nothing of this process runs for them. The sandbox goes on.
 func (c *calls) wait() {
 	if c != nil {
@@ -123,9 +132,8 @@ func (d *drive) takeUp(ctx context.Context) {
 		if _, ended := d.results[call.ID]; ended || !call.Runnable() || a.tools.Place(call.Name) != tool.Sandbox {
 			continue
 		}
-		if err := d.Sandboxes.Interrupt(ctx, d.lease.Session, call.ID); err != nil {
-			d.log.Error("a tool call could not be interrupted", "call", call.ID, "error", err)
-			d.results[call.ID] = callResult{call: call.ID, Result: failed("The turn was interrupted, and the sandbox could not be told so. The outcome of this call is unknown.")}
+		if r, ok := d.interrupt(ctx, call); !ok {
+			d.results[call.ID] = r
 			continue
 		}
 		left = append(left, call)
@@ -133,6 +141,18 @@ func (d *drive) takeUp(ctx context.Context) {
 	if len(left) > 0 {
 		d.run(ctx, left)
 	}
+}
+
+// interrupt has the sandbox end a call, or never begin it. If that fails, the call must not be run: its result says so.
+func (d *drive) interrupt(ctx context.Context, call session.Call) (r callResult, ok bool) {
+	err := d.Sandboxes.Interrupt(ctx, d.lease.Session, call.ID)
+	if err == nil {
+		return callResult{}, true
+	}
+	if ctx.Err() == nil {
+		d.log.Error("a tool call could not be interrupted", "call", call.ID, "error", err)
+	}
+	return callResult{call: call.ID, Result: failed("The turn was interrupted, and the sandbox could not be told so. The outcome of this call is unknown.")}, false
 }
 
 // guarded turns a panic of a tool into a result.
@@ -167,6 +187,13 @@ func (d *drive) workplace(ctx context.Context) (*workplace, error) {
 
 func (d *drive) runInSandbox(ctx context.Context, c *calls, w *workplace, list []session.Call) {
 	for _, call := range list {
+		if c.isInterrupted() {
+			// The call before it has ended by the interrupt, which may not have reached the sandbox for this one.
+			if r, ok := d.interrupt(ctx, call); !ok {
+				c.done <- r
+				continue
+			}
+		}
 		r, ok := d.guarded(call, func() (session.Result, bool) { return d.runOne(ctx, w, call) })
 		if !ok {
 			return
@@ -209,10 +236,8 @@ func (d *drive) runOnServer(ctx context.Context, c *calls, w *workplace, call se
 		}
 	}()
 	answer := d.callWeb(ctx, webSettings(w.environment, w.agent, call.Name), call.Name, call.Input)
-	select {
-	case <-c.interrupted:
+	if c.isInterrupted() {
 		return failed("Tool execution was interrupted before completion. Please retry."), true
-	default:
 	}
 	if ctx.Err() != nil {
 		return session.Result{}, false

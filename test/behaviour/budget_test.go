@@ -139,10 +139,10 @@ func TestBudgetWithQueuedMessage(t *testing.T) {
 	c.send(message("two"))
 	gate.release()
 	want(t, c.idle("end_turn"), begins+"message start answer end"+rests)
-	c.idle("budget_reached")
+	want(t, c.idle("budget_reached"), strings.TrimSpace(begins)+rests)
 	c.wantAsked(1)
 	c.update(budget("1000")).Want(t, 200)
-	c.idle("end_turn")
+	want(t, c.idle("end_turn"), "updated "+begins+"message start answer end"+rests)
 	if got := c.last(2).Get("content.0.text").String(); got != "two" || len(all(c.seen, "message")) != 2 {
 		t.Errorf("the model was told %s", c.last(2).Raw)
 	}
@@ -329,5 +329,28 @@ otherwise: {text: done}
 	agent := c.Do(t, "GET", "/v1/agents/"+c.view().Get("agent.id").String(), nil).Want(t, 200)
 	if agent.Get("tools.#").Int() != 1 || agent.Get("version").Int() != 1 {
 		t.Errorf("the agent was changed: %s", agent.Body)
+	}
+}
+
+// A tool that was taken away while its call waited does not run when the call is confirmed (C92).
+func TestToolTakenAwayWhileItWaits(t *testing.T) {
+	t.Parallel()
+	c := common.converse(t, setup{changed: true, policy: "always_ask", tools: []any{custom("lookup")}, script: `
+steps: [{answer: [{tool: bash, input: {command: touch ran}}, {tool: lookup, input: {}}]}, {answer: [{tool: lookup, input: {}}]}]
+otherwise: {text: done}
+`})
+	c.send(message("go"))
+	frames := c.idle("requires_action")
+	c.update(object{"agent": object{"tools": []any{}}}).Want(t, 200)
+	c.send(confirm(only(t, frames, "use").Get("id").String(), "allow"), answer(only(t, frames, "custom-use").Get("id").String(), "found"))
+	frames = c.idle("end_turn")
+	want(t, frames, "updated confirmation custom-result "+begins+"result start use end result start answer end"+rests)
+	for _, r := range all(frames, "result") {
+		if !r.Get("is_error").Bool() || !strings.Contains(text(r), "has been denied") {
+			t.Errorf("a tool that is not there any more gave %s", r.Data)
+		}
+	}
+	if _, err := os.Stat(c.workspace("ran")); err == nil {
+		t.Error("a tool that is not there any more ran")
 	}
 }

@@ -5,8 +5,12 @@ package behaviour
 import (
 	"bytes"
 	"encoding/base64"
+	"image"
+	"image/png"
 	"mime/multipart"
 	"net/textproto"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tidwall/gjson"
@@ -49,19 +53,19 @@ var picture, _ = base64.StdEncoding.DecodeString("iVBORw0KGgoAAAANSUhEUgAAAAEAAA
 // Files in messages reach the model as their content, the same on every turn.
 func TestFilesInMessages(t *testing.T) {
 	t.Parallel()
-	image := common.upload(t, "dot.png", "image/png", picture)
+	dot := common.upload(t, "dot.png", "image/png", picture)
 	note := common.upload(t, "note.txt", "text/plain", []byte("a note"))
 	paper := common.upload(t, "paper.pdf", "application/pdf", []byte("%PDF-1.4 paper"))
 	c := common.converse(t, setup{script: `otherwise: {text: I see.}`})
 	source := func(file string) object { return object{"type": "file", "file_id": file} }
 	c.send(object{"type": "user.message", "content": []object{
 		{"type": "text", "text": "look"},
-		{"type": "image", "source": source(image)},
+		{"type": "image", "source": source(dot)},
 		{"type": "document", "source": source(note), "title": "A note"},
 		{"type": "document", "source": source(paper)},
 	}})
 	frames := c.idle("end_turn")
-	if got := only(t, frames, "message").Get("content.1.source").Raw; got != `{"type":"file","file_id":"`+image+`"}` {
+	if got := only(t, frames, "message").Get("content.1.source").Raw; got != `{"type":"file","file_id":"`+dot+`"}` {
 		t.Errorf("the event names the file as %s", got)
 	}
 	told := c.last(1)
@@ -75,11 +79,45 @@ func TestFilesInMessages(t *testing.T) {
 		}
 	}
 	c.say("again")
-	if r := c.Do(t, "GET", "/v1/files/"+image+"/content", nil).WantError(t, 400, "invalid_request_error"); r.Get("error.details.error_code").String() != "file_not_downloadable" {
+	if r := c.Do(t, "GET", "/v1/files/"+dot+"/content", nil).WantError(t, 400, "invalid_request_error"); r.Get("error.details.error_code").String() != "file_not_downloadable" {
 		t.Errorf("an upload is refused with %s", r.Body)
 	}
 	missing := object{"type": "user.message", "content": []object{{"type": "image", "source": source("file_011ChZnjfHDqrS6RaYAkyPdW")}}}
 	c.post(missing).WantError(t, 404, "not_found_error")
+}
+
+// A file that the model's provider would refuse does not lock the session: the model is told that it cannot be shown (C09).
+func TestUnfitFilesInMessages(t *testing.T) {
+	t.Parallel()
+	wide := image.NewGray(image.Rect(0, 0, 9000, 2))
+	var large bytes.Buffer
+	if err := png.Encode(&large, wide); err != nil {
+		t.Fatal(err)
+	}
+	c := common.converse(t, setup{script: `otherwise: {text: I see.}`})
+	for i, test := range []struct {
+		block, name, media string
+		content            []byte
+		told               string
+	}{
+		{"image", "a.png", "image/png", []byte("not a png"), "not an image"},
+		{"image", "a.txt", "text/plain", []byte("not a png"), "not an image"},
+		{"image", "a.png", "image/png", large.Bytes(), "9000 × 2 pixels"},
+		{"image", "a.png", "image/png", append(slices.Clone(picture), make([]byte, 4<<20)...), "larger than"},
+		{"image", "a.jpg", "image/jpeg", picture, "image/png"}, // what it is counts
+		{"document", "a.bin", "application/octet-stream", []byte("\x00\xff\xfe"), "neither text nor PDF"},
+		{"document", "a.pdf", "application/pdf", []byte("\x00\xff\xfe"), "neither text nor PDF"},
+		{"document", "a.txt", "text/plain", []byte("  \n"), "empty"},
+		{"document", "a.json", "application/json", []byte(`{"a":1}`), `{\"a\":1}`},
+		{"document", "a.txt", "text/plain", []byte("a\xffb"), "a\uFFFDb"},
+	} {
+		file := common.upload(t, test.name, test.media, test.content)
+		c.send(object{"type": "user.message", "content": []object{{"type": test.block, "source": object{"type": "file", "file_id": file}}}})
+		c.idle("end_turn")
+		if got := c.last(i + 1).Raw; !strings.Contains(got, test.told) {
+			t.Errorf("%s %s %s: the model was told %.300s", test.block, test.name, test.media, got)
+		}
+	}
 }
 
 // Uploads are seen in the sandbox, read-only; what the agent leaves becomes files of the session, a new one when it

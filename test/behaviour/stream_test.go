@@ -59,6 +59,30 @@ otherwise: {text: Done.}
 	}
 }
 
+// What was previewed of an attempt that failed ends with the attempt; the next has another id.
+func TestPreviewsOfFailedAttempt(t *testing.T) {
+	t.Parallel()
+	c := common.converse(t, setup{faulty: true, follow: "&" + deltas, script: `
+steps: [{text: The whole answer of the model., delta_size: 5, break: {times: 1, how: cut, after_characters: 20}}]
+`})
+	frames := c.say("go")
+	failed, ended := "", false
+	for _, f := range frames {
+		switch {
+		case f.Event == "event_start" && failed == "":
+			failed = f.Get("event.id").String()
+		case f.Event == "span.model_request_end":
+			ended = true
+		case ended && (f.Get("event_id").String() == failed || f.Get("event.id").String() == failed || f.Get("id").String() == failed):
+			t.Errorf("after the end of the attempt: %s", f.Data)
+		}
+	}
+	message := only(t, frames, "answer")
+	if failed == "" || message.Get("id").String() == failed || text(message) != "The whole answer of the model." {
+		t.Errorf("the message is %s; what was previewed first is %s", message.Data, failed)
+	}
+}
+
 // checkPreviews checks what holds for the previews of a stream, and returns how many events had one.
 func checkPreviews(t *testing.T, name string, frames []raw.Frame) int {
 	t.Helper()
@@ -174,16 +198,16 @@ otherwise: {text: Read.}
 	c.send(message("go"))
 	waiting := ids(all(c.idle("requires_action"), "custom-use"))
 	large := strings.Repeat("a megabyte of text ", 1<<20/19)
-	for i, call := range waiting {
+	// One is left to wait, so that the last thing to be missed is large.
+	for _, call := range waiting[1:] {
 		c.send(answer(call, large))
-		if i < calls-1 {
-			c.idle("requires_action")
-		}
+		c.idle("requires_action")
 	}
-	c.idle("end_turn")
 	end := c.seen[len(c.seen)-1].Get("id").String()
 	got := ids(slow.Until(t, func(f raw.Frame) bool { return f.Get("id").String() == end }))
 	if !slices.Equal(got, ids(c.seen)) {
 		t.Errorf("the slow client got %d events, the quick one %d", len(got), len(c.seen))
 	}
+	c.send(answer(waiting[0], "small"))
+	c.idle("end_turn")
 }

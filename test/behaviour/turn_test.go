@@ -210,3 +210,60 @@ steps:
 		t.Error("a disabled tool is offered to the model")
 	}
 }
+
+// Calls count for more than the reason with which the model stopped; every other reason ends the turn; what is not known is
+// kept for the model.
+func TestStopReasons(t *testing.T) {
+	t.Parallel()
+	c := common.converse(t, setup{script: `
+steps:
+  - {answer: [{tool: bash, input: {command: echo ran}}], stop: end_turn}
+  - {text: one, stop: stop_sequence}
+  - {text: two, stop: model_context_window_exceeded}
+  - {text: three, stop: tool_use}
+  - {text: four, stop: max_tokens}
+`})
+	want(t, c.say("go"), begins+"message start use end result start answer end"+rests)
+	for range 3 {
+		want(t, c.say("go"), begins+"message start answer end"+rests)
+	}
+}
+
+// A search without a provider of searches is an error that the model can read.
+func TestSearchWithoutProvider(t *testing.T) {
+	t.Parallel()
+	c := common.converse(t, setup{script: `steps: [{answer: [{tool: web_search, input: {query: perdure}}]}, {text: done}]`})
+	frames := c.say("search")
+	want(t, frames, begins+"message start use end result start answer end"+rests)
+	if r := only(t, frames, "result"); !r.Get("is_error").Bool() || text(r) == "" {
+		t.Errorf("the search gave %s", r.Data)
+	}
+}
+
+// A message of the system goes to the model where it was sent, and not before the user has spoken.
+func TestSystemMessage(t *testing.T) {
+	t.Parallel()
+	c := common.converse(t, setup{script: `otherwise: {text: Yes.}`})
+	system := func(text string) object {
+		return object{"type": "system.message", "content": []object{{"type": "text", "text": text}}}
+	}
+	c.refuse("cannot begin", system("first"))
+	c.send(message("hi"), system("Be brief."))
+	c.idle("end_turn")
+	c.refuse("must be the last", system("first"), message("hi"))
+	if got := c.sent(1); len(got) != 2 || got[1].Get("role").String() != "system" || got[1].Get("content.0.text").String() != "Be brief." {
+		t.Errorf("the model was told %v", got)
+	}
+	c.say("more")
+}
+
+// A session that waits can be deleted.
+func TestDeleteWhileWaiting(t *testing.T) {
+	t.Parallel()
+	c := common.converse(t, setup{policy: "always_ask", script: `steps: [{answer: [{tool: bash, input: {command: ls}}]}]`})
+	c.send(message("go"))
+	c.idle("requires_action")
+	c.remove()
+	c.post(message("hello?")).WantError(t, 404, "not_found_error")
+	c.wantAsked(1)
+}
