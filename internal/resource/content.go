@@ -165,7 +165,9 @@ func readImageBlock(n node) imageBlock {
 	switch kind := at.variant("base64", "url", "file"); kind {
 	case "base64":
 		media := []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
-		return imageBlock{Type: "image", Source: readBase64(at, media, MaxImageData)}
+		source := readBase64(at, media, MaxImageData)
+		at.checkImage(source)
+		return imageBlock{Type: "image", Source: source}
 	default:
 		return imageBlock{Type: "image", Source: readReference(at, kind)}
 	}
@@ -185,6 +187,7 @@ func readDocumentBlock(n node) documentBlock {
 	switch kind := at.variant("base64", "text", "url", "file"); kind {
 	case "base64":
 		block.Source = readBase64(at, []string{"application/pdf"}, MaxDocumentData)
+		at.checkPDF(block.Source)
 	case "text":
 		o := at.object("type", "media_type", "data")
 		data := o.field("data")

@@ -16,8 +16,8 @@ func TestDecodeContent(t *testing.T) {
 		{`[ {"text" : "a\u0041\/\u00e9", "type":"text"} ]`, `[{"type":"text","text":"aA/é"}]`},
 		{`[{"type":"text","text":"nul \u0000 <b> \u2028"}]`, `[{"type":"text","text":"nul \u0000 <b> ` + "\u2028" + `"}]`},
 		{`[{"type":"text","text":"\ud83d\ude00"}]`, `[{"type":"text","text":"😀"}]`},
-		{`[{"type":"image","source":{"data":"aGk=","media_type":"image/png","type":"base64"}}]`,
-			`[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}}]`},
+		{`[{"type":"image","source":{"data":"` + png + `","media_type":"image/png","type":"base64"}}]`,
+			`[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + png + `"}}]`},
 		{`[{"type":"image","source":{"type":"url","url":"https://example.com/a.png"}}]`,
 			`[{"type":"image","source":{"type":"url","url":"https://example.com/a.png"}}]`},
 		{`[{"type":"document","title":null,"context":"c","source":{"type":"file","file_id":"` + fileID + `"}}]`,
@@ -108,10 +108,46 @@ func TestDecodeContentRefuses(t *testing.T) {
 	wantRefusal(t, err, `c[0].content: must have at least one text block`)
 }
 
+// png is a picture of one pixel.
+const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+
+// gif is the beginning of a picture.
+func gif(width, height int) string {
+	return "GIF89a" + string([]byte{byte(width), byte(width >> 8), byte(height), byte(height >> 8), 0, 0, 0})
+}
+
+func TestImagesAreWhatTheySay(t *testing.T) {
+	image := func(mediaType, data string) string {
+		return fmt.Sprintf(`[{"type":"image","source":{"type":"base64","media_type":%q,"data":%q}}]`, mediaType, base64.StdEncoding.EncodeToString([]byte(data)))
+	}
+	for name, c := range map[string]struct{ in, want string }{
+		"text":         {image("image/png", "not an image"), `c[0].source.data: it is not an image of a kind that models take`},
+		"another kind": {image("image/png", gif(2, 2)), `c[0].source.media_type: the image is image/gif, not image/png`},
+		"wide":         {image("image/gif", gif(8001, 1)), `c[0].source.data: the image has 8001 × 1 pixels, and the most is 8000 on a side`},
+		"high":         {image("image/gif", gif(1, 8001)), `c[0].source.data: the image has 1 × 8001 pixels, and the most is 8000 on a side`},
+		"webp as jpeg": {image("image/jpeg", "RIFF\x00\x00\x00\x00WEBPVP8 "), `c[0].source.media_type: the image is image/webp, not image/jpeg`},
+		"not a PDF":    {`[{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"aGVsbG8gd29ybGQ="}}]`, `c[0].source.data: it is not a PDF`},
+		"short PDF":    {`[{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"aGk="}}]`, `c[0].source.data: it is not a PDF`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := resource.DecodeContent("c", jsontext.Value(c.in), resource.ResultContent)
+			wantRefusal(t, err, c.want)
+		})
+	}
+	for _, good := range []string{
+		image("image/gif", gif(8000, 8000)), image("image/webp", "RIFF\x00\x00\x00\x00WEBPVP8 "),
+		`[{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"JVBERi0xLjQ="}}]`,
+	} {
+		if _, err := resource.DecodeContent("c", jsontext.Value(good), resource.ResultContent); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+}
+
 // Every length of data must be judged as the standard decoder judges it, also around the pieces in which it is checked.
 func TestBase64OfAnyLength(t *testing.T) {
-	for _, n := range []int{1, 2, 3, 3071, 3072, 3073, 6143, 6144, 6145, 100_000} {
-		text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\xff\x00z", n)[:n]))
+	for _, n := range []int{13, 14, 15, 3071, 3072, 3073, 6143, 6144, 6145, 100_000} {
+		text := base64.StdEncoding.EncodeToString([]byte((gif(1, 1) + strings.Repeat("\xff\x00z", n))[:n]))
 		in := fmt.Sprintf(`[{"type":"image","source":{"type":"base64","media_type":"image/gif","data":%q}}]`, text)
 		if _, err := resource.DecodeContent("c", jsontext.Value(in), resource.ContentImage); err != nil {
 			t.Errorf("%d bytes: %v", n, err)

@@ -6,10 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"image"
-	_ "image/gif" // the kinds of images that models take
-	_ "image/jpeg"
-	_ "image/png"
 	"io"
 	"strings"
 	"unicode/utf8"
@@ -21,12 +17,9 @@ import (
 	"github.com/perdure/perdure/internal/session"
 )
 
-// Bounds of a file that is given to the model as part of a message.
-const (
-	// maxFileBlock leaves room for the rest of a request, which may have 32 MiB with the file in base64.
-	maxFileBlock = 22 << 20
-	maxImageSide = 8000 // pixels
-)
+// maxFileBlock bounds a file that is given to the model as part of a message. It leaves room for the rest of a request,
+// which may have 32 MiB with the file in base64.
+const maxFileBlock = 22 << 20
 
 // unfitError says why the model cannot be given a file. It depends on nothing but the file and is fit for the model's eyes.
 type unfitError struct{ why string }
@@ -115,20 +108,11 @@ func base64Source(mediaType string, data []byte) blockSource {
 
 // imageSource goes by the content: the name of a file may say something else, and the provider compares.
 func imageSource(data []byte) (blockSource, error) {
-	if base64.StdEncoding.EncodedLen(len(data)) > resource.MaxImageData {
-		return blockSource{}, &unfitError{fmt.Sprintf("the image is larger than %d bytes in base64", resource.MaxImageData)}
+	mediaType, fault := resource.JudgeImage(data)
+	if fault != "" {
+		return blockSource{}, &unfitError{fault}
 	}
-	if len(data) > 12 && string(data[:4]) == "RIFF" && string(data[8:12]) == "WEBP" {
-		return base64Source("image/webp", data), nil
-	}
-	header, format, err := image.DecodeConfig(bytes.NewReader(data))
-	switch {
-	case err != nil:
-		return blockSource{}, &unfitError{"it is not an image of a kind that models take"}
-	case max(header.Width, header.Height) > maxImageSide:
-		return blockSource{}, &unfitError{fmt.Sprintf("the image has %d × %d pixels, and the most is %d on a side", header.Width, header.Height, maxImageSide)}
-	}
-	return base64Source("image/"+format, data), nil
+	return base64Source(mediaType, data), nil
 }
 
 func documentSource(mediaType string, data []byte) (blockSource, error) {

@@ -108,11 +108,14 @@ func (d *drive) askGrader(ctx context.Context, request model.Request) (g grade) 
 			g.explanation = "The grader's answer could not be read."
 			continue
 		}
-		if ctx.Err() != nil {
-			return g
-		}
 		var e *model.Error
 		retryable := errors.As(err, &e) && e.Retryable
+		if ctx.Err() != nil {
+			if e != nil {
+				g.usage.Add(d.priced(request.Model, e.Usage))
+			}
+			return g
+		}
 		if e != nil {
 			g.usage.Add(d.priced(request.Model, e.Usage))
 			g.explanation = "The grader could not be asked: " + e.Message

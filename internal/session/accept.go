@@ -65,7 +65,7 @@ func at(i int, field string) string { return fmt.Sprintf("events[%d]%s", i, fiel
 // check refuses an input that the session cannot take in the state that the inputs before it leave.
 func (a *acceptance) check(i int, in Input, all []Input) error {
 	s := a.step.State
-	atBudget := s.Status == Idle && s.Stop != nil && s.Stop.Type == BudgetReached
+	atBudget := s.Status == Idle && len(s.Waiting()) == 0 && s.OverBudget()
 	switch in.Type {
 	case UserMessage, SystemMessage, UserDefineOutcome:
 		if in.Type == UserDefineOutcome && s.Outcome() != nil {

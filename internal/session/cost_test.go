@@ -132,3 +132,27 @@ func TestBudgetMustExceedTheCost(t *testing.T) {
 		}
 	}
 }
+
+// A request that crosses the budget may also end its turn. A new message is then refused like at any other pause: it would
+// start a turn that cannot make a request.
+func TestMessageOverTheBudgetIsRefused(t *testing.T) {
+	c := config()
+	c.BudgetCents = 10
+	m := newMachine(t, c)
+	m.mustAccept(message("hello"))
+	m.begin()
+	m.end(session.Answer{Model: "m1", Usage: session.Usage{Cost: 50 * cent}, Blocks: []session.AnswerBlock{text("ok")}})
+	stop(t, m, session.EndTurn)
+	if _, _, err := m.accept(message("more")); err == nil {
+		t.Error("a message is taken although the budget is used up")
+	}
+	step := m.step()
+	if err := step.Update(session.Change{Rebudget: true, BudgetCap: 100}); err != nil {
+		t.Fatal(err)
+	}
+	m.commit(step)
+	stop(t, m, session.EndTurn)
+	m.mustAccept(message("more"))
+	m.want(session.Sample)
+	m.checked(t)
+}

@@ -128,7 +128,7 @@ func (h *history) checkInterruptible(t *rapid.T) {
 	if m.settle().Kind == session.Stop {
 		m.interrupt(nil)
 	}
-	if m.state.Status == session.Idle && m.state.Stop != nil && m.state.Stop.Type == session.BudgetReached {
+	if m.state.Status == session.Idle && m.state.OverBudget() {
 		return
 	}
 	m.mustAccept(message("after the interrupt"))

@@ -103,15 +103,16 @@ func (a *Attempt) Stop() {
 	a.cancel(context.Canceled)
 }
 
-// Failed makes the error that a provider returns when a request or reading its answer failed: the caller's cause if the
-// caller has ended the attempt, the limit that ended it, the error itself if it is a *model.Error, and otherwise a broken
-// connection. redact is applied to all text that came from elsewhere. Usage is what was reported so far.
+// Failed makes the error that a provider returns when a request or reading its answer failed: one with the caller's cause if
+// the caller has ended the attempt, the limit that ended it, the error itself if it is a *model.Error, and otherwise a
+// broken connection. redact is applied to all text that came from elsewhere. Usage is what was reported so far.
 func (a *Attempt) Failed(err error, redact func(string) string, usage model.Usage) error {
 	var stalled *stall
 	var failed *model.Error
 	switch {
 	case a.caller.Err() != nil:
-		return fmt.Errorf("model request: %w", context.Cause(a.caller))
+		// Whoever ended the request pays for what it has used all the same.
+		return &model.Error{Class: model.RequestFailed, Message: "the request was ended", Usage: usage, Cause: context.Cause(a.caller)}
 	case errors.As(context.Cause(a.watched), &stalled):
 		failed = &model.Error{Class: model.RequestFailed, Retryable: true, Message: stalled.Error()}
 	case errors.As(err, &failed):

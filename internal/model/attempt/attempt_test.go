@@ -120,8 +120,9 @@ func TestTheCallersCauseComesFirst(t *testing.T) {
 		defer try.Stop()
 		time.AfterFunc(time.Second, func() { cancel(cause) })
 		_, err := read(try, slow{[]time.Duration{time.Hour}}, true)
+		used := model.Usage{InputTokens: 7}
 		var failed *model.Error
-		if err := try.Failed(err, same, model.Usage{}); !errors.Is(err, cause) || errors.As(err, &failed) {
+		if err := try.Failed(err, same, used); !errors.Is(err, cause) || !errors.As(err, &failed) || failed.Usage != used || failed.Retryable {
 			t.Errorf("got %v", err)
 		}
 	})

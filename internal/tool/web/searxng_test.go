@@ -61,9 +61,11 @@ func TestSearXNG(t *testing.T) {
 
 func TestSearXNGFails(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
-		"status":  func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no json here", http.StatusForbidden) },
-		"html":    func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
-		"too big": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat(" ", maxSearchAnswer+2)) },
+		"status": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no json here", http.StatusForbidden) },
+		"html":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
+		"too big": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, strings.Repeat(" ", maxSearchAnswer+2))
+		},
 		"dropped": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
 		r := engine(t, answer).Search(t.Context(), Settings{}, []byte(`{"query":"x"}`))
