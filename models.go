@@ -70,6 +70,17 @@ func (m *models) DefaultEffort(id string) string {
 	return ""
 }
 
+// TakesSystemMessages reports whether a model takes system messages in the middle of a conversation. Those of servers that
+// are not Anthropic's get them in another form.
+func (m *models) TakesSystemMessages(id string) bool {
+	route, err := m.Resolve(id)
+	if err != nil || route.Kind != router.Anthropic {
+		return true
+	}
+	known := m.catalogue.Lookup(route.Model)
+	return known == nil || known.SystemMessages
+}
+
 // Priced reports whether a model has a list price.
 func (m *models) Priced(id string) bool {
 	known := m.catalogue.Lookup(id)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -339,5 +340,52 @@ func TestWebSearch(t *testing.T) {
 				t.Errorf("usage %+v", view.Usage)
 			}
 		})
+	}
+}
+
+// TestWebFetch fetches a page that the operator allows, and none that nobody did.
+func TestWebFetch(t *testing.T) {
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<title>Inside</title><h1>Hello</h1><script>no()</script>")
+	}))
+	t.Cleanup(page.Close)
+	script := "steps:\n  - answer:\n      - tool: web_fetch\n        input: {url: \"" + page.URL + "\"}\notherwise:\n  text: done\n"
+	for name, test := range map[string]struct {
+		allow []netip.Prefix
+		want  string
+	}{
+		"allowed":     {[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "# Hello"},
+		"not allowed": {nil, "url_not_allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, perdure.Options{AllowNetworks: test.allow, ScriptsDir: scripts(t, map[string]string{"fetch": script})})
+			s := c.session("scripted/fetch", map[string]any{"type": "user.message", "content": []any{map[string]any{"type": "text", "text": "fetch"}}})
+			told := ""
+			c.follow(s.ID, func(kind string, body []byte) bool {
+				if kind == "agent.tool_result" {
+					told = string(body)
+				}
+				return kind == "session.status_idle"
+			})
+			if !strings.Contains(told, test.want) || strings.Contains(told, "no()") {
+				t.Errorf("the result is %s", told)
+			}
+		})
+	}
+}
+
+// TestSystemMessageNeedsAModelThatTakesIt: a provider that does not would refuse every later request of the session.
+func TestSystemMessageNeedsAModelThatTakesIt(t *testing.T) {
+	c := start(t, perdure.Options{Providers: []perdure.Provider{{Name: "anthropic", Kind: "anthropic", BaseURL: "http://127.0.0.1:1", APIKey: "none"}}})
+	note := map[string]any{"type": "system.message", "content": []any{map[string]any{"type": "text", "text": "Be kind."}}}
+	hello := map[string]any{"type": "user.message", "content": []any{map[string]any{"type": "text", "text": "hello"}}}
+	for model, want := range map[string]int{
+		"claude-haiku-4-5": http.StatusBadRequest, "anthropic/claude-haiku-4-5": http.StatusBadRequest,
+		"scripted/echo": http.StatusOK,
+	} {
+		if got := c.send(c.session(model).ID, hello, note); got != want {
+			t.Errorf("%s: %d, want %d", model, got, want)
+		}
 	}
 }

@@ -28,6 +28,8 @@ type Models interface {
 	List(ctx context.Context) []model.Info
 	// DefaultEffort is the effort of a model for which none is given; "" if the model is not known.
 	DefaultEffort(model string) string
+	// TakesSystemMessages reports whether a model takes system messages in the middle of a conversation.
+	TakesSystemMessages(model string) bool
 	// Priced reports whether a model has a list price, so that a budget can bound it.
 	Priced(model string) bool
 }

@@ -2,8 +2,10 @@ package api
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/perdure/perdure/internal/problem"
@@ -54,7 +56,11 @@ func sendEvents(c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.state(); err != nil {
+	state, err := c.state()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkSystemMessages(state, inputs); err != nil {
 		return nil, err
 	}
 	if err := c.checkFiles(inputs); err != nil {
@@ -74,6 +80,24 @@ func sendEvents(c *call) (*reply, error) {
 		}{echoes}, nil
 	}, nil)
 	return answer, err
+}
+
+// checkSystemMessages refuses system messages for a model that takes none: its provider would refuse every later request of
+// the session.
+func (c *call) checkSystemMessages(state *session.State, inputs []session.Input) error {
+	i := slices.IndexFunc(inputs, func(in session.Input) bool { return in.Type == session.SystemMessage })
+	if i < 0 {
+		return nil
+	}
+	var agent resource.AgentSnapshot
+	if err := json.Unmarshal(state.Config.Agent, &agent); err != nil {
+		return err
+	}
+	if !c.Models.TakesSystemMessages(agent.Model.ID) {
+		return problem.Invalidf("events[%d].type: model %s does not support system messages in the middle of a conversation", i, agent.Model.ID).
+			WithCode("model_does_not_support_mid_conversation_system")
+	}
+	return nil
 }
 
 // maxEventPage bounds one page of events, beside their number.

@@ -285,9 +285,14 @@ func (c *call) authenticate() error {
 		return refused
 	}
 	c.key = key
+	// A server is one organization; its workspaces are its tenants.
+	c.w.Header().Set("Anthropic-Organization-Id", organization)
 	c.w.Header().Set("Anthropic-Workspace-Id", key.Workspace)
 	return nil
 }
+
+// organization is what clients are told as the organization: there is none.
+const organization = "00000000-0000-0000-0000-000000000000"
 
 // HashSecret is what is stored of the secret of an API key. Secrets are random and long, so a plain hash does not give
 // them away.

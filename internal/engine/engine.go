@@ -115,7 +115,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		err := e.runAs(ctx, e.NewNode())
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // it was told to end
 		case err != nil && !began:
 			return err
 		case err != nil:

@@ -37,6 +37,8 @@ type Model struct {
 	Context       int64     // tokens of prompt and answer; 0 if not known
 	MaxOutput     int64     // tokens of an answer; 0 if not known
 	DefaultEffort string    // "" if the model has no such choice
+	// SystemMessages says that the model takes system messages in the middle of a conversation.
+	SystemMessages bool
 
 	rates      *rates // nil without a list price
 	long       *rates // of a request with a long prompt; nil if that makes no difference
@@ -181,6 +183,7 @@ type entry struct {
 	Context        int64    `yaml:"context"`
 	MaxOutput      int64    `yaml:"max_output"`
 	DefaultEffort  string   `yaml:"default_effort"`
+	SystemMessages bool     `yaml:"system_messages"`
 	Prices         *prices  `yaml:"prices"`
 	LongPrompt     *tier    `yaml:"long_prompt"`
 	FastMultiplier int64    `yaml:"fast_multiplier"`
@@ -212,7 +215,8 @@ func (e entry) model() (*Model, error) {
 	if strings.TrimSuffix(e.ID, "*") == "" || strings.ContainsAny(strings.TrimSuffix(e.ID, "*"), "* \t\n") {
 		return nil, errors.New("id must be a name without spaces; an asterisk can only be at its end")
 	}
-	m := &Model{ID: e.ID, Aliases: e.Aliases, DisplayName: e.DisplayName, Context: e.Context, MaxOutput: e.MaxOutput, DefaultEffort: e.DefaultEffort}
+	m := &Model{ID: e.ID, Aliases: e.Aliases, DisplayName: e.DisplayName, Context: e.Context, MaxOutput: e.MaxOutput,
+		DefaultEffort: e.DefaultEffort, SystemMessages: e.SystemMessages}
 	if m.DisplayName == "" {
 		m.DisplayName = e.ID
 	}

@@ -16,6 +16,7 @@
 //	    released: 2025-07-22
 //	    context: 262144             # tokens of prompt and answer together
 //	    max_output: 65536           # tokens of an answer
+//	    system_messages: true       # takes system messages in the middle of a conversation
 //	    default_effort: ""          # low, medium, high, xhigh or max; empty if the model has no such choice
 //	    prices:                     # dollars for a million tokens, at most six decimals
 //	      input: 0.22

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,7 +25,7 @@ type SearXNG struct {
 func NewSearXNG(address string, client *http.Client) (*SearXNG, error) {
 	base, err := url.Parse(address)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.User != nil {
-		return nil, fmt.Errorf("web: the address of the search provider must be an http or https URL without credentials")
+		return nil, errors.New("web: the address of the search provider must be an http or https URL without credentials")
 	}
 	return &SearXNG{client: client, base: base}, nil
 }
@@ -77,20 +78,20 @@ const maxSites = 8
 
 // restricted writes the lists of domains into the query, in the words that engines know.
 func restricted(query Query) string {
-	text := query.Text
+	words := []string{query.Text}
 	for _, d := range query.Domains {
 		var sites []string
 		for _, domain := range d.Allowed {
 			sites = append(sites, "site:"+domain)
 		}
 		if len(sites) > 0 && len(sites) <= maxSites {
-			text += " (" + strings.Join(sites, " OR ") + ")"
+			words = append(words, "("+strings.Join(sites, " OR ")+")")
 		}
 		for i, domain := range d.Blocked {
 			if i < maxSites {
-				text += " -site:" + domain
+				words = append(words, "-site:"+domain)
 			}
 		}
 	}
-	return text
+	return strings.Join(words, " ")
 }
