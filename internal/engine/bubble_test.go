@@ -58,6 +58,20 @@ func (w *world) rest(ctx context.Context, lease store.Lease) error {
 	})
 }
 
+// rests reports whether a session has nothing left to be done. A session that was due a moment ago may be driven once more
+// and then finds that out.
+func (w *world) rests(name string) bool {
+	var row store.Session
+	err := w.store.In(w.workspace).View(context.Background(), func(r store.Reader) (err error) {
+		row, err = r.Session(name)
+		return err
+	})
+	if err != nil {
+		w.t.Error(err)
+	}
+	return row.Status == string(session.Idle)
+}
+
 // run runs an engine until the end of the test.
 func (w *world) run(o engine.Options) (e *engine.Engine, stop func()) {
 	w.t.Helper()
@@ -221,6 +235,9 @@ func TestMoreSessionsThanRoomAreAllDriven(t *testing.T) {
 			names[i] = w.session(time.Now())
 		}
 		_, stop := w.run(engine.Options{Concurrent: 3, Drive: func(ctx context.Context, lease store.Lease) error {
+			if w.rests(lease.Session) {
+				return nil
+			}
 			mu.Lock()
 			at++
 			most = max(most, at)
