@@ -384,8 +384,11 @@ func TestSystemMessageNeedsAModelThatTakesIt(t *testing.T) {
 		"claude-haiku-4-5": http.StatusBadRequest, "anthropic/claude-haiku-4-5": http.StatusBadRequest,
 		"scripted/echo": http.StatusOK,
 	} {
-		if got := c.send(c.session(model).ID, hello, note); got != want {
+		s := c.session(model)
+		if got := c.send(s.ID, hello, note); got != want {
 			t.Errorf("%s: %d, want %d", model, got, want)
+		} else if got == http.StatusOK {
+			c.follow(s.ID, func(kind string, _ []byte) bool { return kind == "session.status_idle" })
 		}
 	}
 }
