@@ -108,6 +108,10 @@ func (p *process) read(line []byte) error {
 		APIKey string `json:"api_key"`
 	}
 	if err := json.Unmarshal(bytes.TrimSpace(line), &ready); err != nil || ready.URL == "" {
+		select { // its log is whole when it has ended
+		case <-p.exited:
+		case <-time.After(stopLimit):
+		}
 		return fmt.Errorf("the server ended before it served:\n%s", p.log.String())
 	}
 	p.url = ready.URL

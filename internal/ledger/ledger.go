@@ -11,6 +11,8 @@
 //   - A state that was handed out is never changed.
 //   - What was appended is published on the bus after it is durable, never before.
 //   - Change builds its step again whenever the log has moved on: the build function must have no effect of its own.
+//   - The changes of one session that this process makes come one after another, so that many at once do not keep each
+//     other from ever succeeding. Who comes in from elsewhere meets them in the store.
 package ledger
 
 import (
@@ -46,8 +48,10 @@ type Ledger struct {
 	bus   *bus.Bus
 
 	mu     sync.Mutex
-	states map[string]*list.Element // of *held
+	states map[string]*list.Element // of held
 	recent *list.List
+	// changing has a channel for each session that is being changed, which is closed when that is done.
+	changing map[string]chan struct{}
 }
 
 type held struct {
@@ -59,7 +63,7 @@ type held struct {
 
 // New makes a ledger.
 func New(s store.Store, b *bus.Bus) *Ledger {
-	return &Ledger{store: s, bus: b, states: map[string]*list.Element{}, recent: list.New()}
+	return &Ledger{store: s, bus: b, states: map[string]*list.Element{}, recent: list.New(), changing: map[string]chan struct{}{}}
 }
 
 // State is the fold of the whole log. store.ErrNotFound if the workspace has no such session.
@@ -243,6 +247,11 @@ func encode(fold any) ([]byte, error) {
 func (l *Ledger) Change(ctx context.Context, workspace, id string,
 	build func(*session.State, time.Time) (*session.Step, error), also func(store.Writer, *session.Step) error,
 ) (*session.Step, error) {
+	release, err := l.takeTurn(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	for range maxAttempts {
 		state, err := l.State(ctx, workspace, id)
 		if err != nil {
@@ -263,6 +272,31 @@ func (l *Ledger) Change(ctx context.Context, workspace, id string,
 		return step, err
 	}
 	return nil, fmt.Errorf("ledger: session %s is changed by others all the time: %w", id, store.ErrConflict)
+}
+
+// takeTurn waits until nobody in this process changes the session.
+func (l *Ledger) takeTurn(ctx context.Context, id string) (release func(), err error) {
+	for {
+		l.mu.Lock()
+		busy, taken := l.changing[id]
+		if !taken {
+			done := make(chan struct{})
+			l.changing[id] = done
+			l.mu.Unlock()
+			return func() {
+				l.mu.Lock()
+				delete(l.changing, id)
+				l.mu.Unlock()
+				close(done)
+			}, nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // committed makes known what is durable.
