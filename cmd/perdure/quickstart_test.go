@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/perdure/perdure/internal/prerequisite"
 )
 
 // conformance is where the versions of the official clients are written.
@@ -57,12 +59,8 @@ func write(t *testing.T, dir, name, text string) string {
 func prepare(t *testing.T, steps ...*exec.Cmd) {
 	t.Helper()
 	for _, step := range steps {
-		out, err := step.CombinedOutput()
-		switch {
-		case err != nil && os.Getenv("CI") == "true":
-			t.Fatalf("%s: %v\n%s", step, err, out)
-		case err != nil:
-			t.Skipf("%s: %v", step, err)
+		if out, err := step.CombinedOutput(); err != nil {
+			prerequisite.Missing(t, "%s: %v\n%s", step, err, out)
 		}
 	}
 }

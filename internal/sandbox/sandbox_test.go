@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/perdure/perdure/internal/prerequisite"
 	"github.com/perdure/perdure/internal/sandbox"
 )
 
@@ -60,11 +61,7 @@ func hostAt(t testing.TB, dir string, change ...func(*sandbox.Options)) *sandbox
 		}
 	})
 	if report := local.Report(); report.Isolation == "unavailable" {
-		text := fmt.Sprintf("this host cannot isolate: %+v", report.Problems)
-		if os.Getenv("CI") == "true" {
-			t.Fatal(text)
-		}
-		t.Skip(text)
+		prerequisite.Missing(t, "this host cannot isolate: %+v", report.Problems)
 	}
 	return local
 }

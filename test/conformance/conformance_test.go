@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perdure/perdure/internal/prerequisite"
 	"github.com/perdure/perdure/test/harness"
 )
 
@@ -27,7 +28,7 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, program := range needs {
 				if _, err := exec.LookPath(program); err != nil {
-					missing(t, program)
+					prerequisite.Missing(t, "%s is missing: install it to run this suite", program)
 				}
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -51,13 +52,4 @@ func TestConformance(t *testing.T) {
 		[]string{"python3", "-m", "venv", ".venv"},
 		[]string{".venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "-r", "requirements.txt"},
 		[]string{".venv/bin/python", "-W", "error::ResourceWarning", "-m", "unittest", "-v"})
-}
-
-// missing skips a suite whose program is not there; in CI everything must be there.
-func missing(t *testing.T, program string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("%s is missing, and CI must run everything", program)
-	}
-	t.Skipf("%s is missing: install it to run this suite", program)
 }

@@ -82,9 +82,6 @@ func TestSupervisorsAreEnded(t *testing.T) {
 		"content": []any{map[string]any{"type": "text", "text": "go"}}}}}).Want(t, 200)
 	stream.UntilType(t, "span.model_request_end")
 	s.Kill()
-	if _, err := os.Stat("/proc"); err != nil {
-		t.Skip("processes cannot be counted here")
-	}
 }
 
 // sleeper is a session that runs a long command when it is told to go.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perdure/perdure/internal/prerequisite"
 	"github.com/perdure/perdure/internal/sandbox/cgroup"
 	"github.com/perdure/perdure/internal/sandbox/wire"
 )
@@ -21,7 +22,7 @@ func TestGroups(t *testing.T) {
 	t.Parallel()
 	layout := cgroup.Detect(t.TempDir())
 	if len(layout.Enforced()) == 0 {
-		t.Skip("no control group can be made here")
+		prerequisite.Missing(t, "no control group can be made here")
 	}
 	groups := layout.For("sesn_a")
 	limits := wire.Limits{CPUs: 0.5, MemoryBytes: 64 << 20, Processes: 10}

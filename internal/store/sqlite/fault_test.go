@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perdure/perdure/internal/prerequisite"
 	"github.com/perdure/perdure/internal/store"
 )
 
@@ -198,7 +199,7 @@ func TestFull(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=12m"); err != nil {
-		t.Skipf("needs the right to mount: %v", err)
+		prerequisite.Missing(t, "needs the right to mount: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, 0); err != nil {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/perdure/perdure/internal/prerequisite"
 )
 
 // Close leaves no file of the data directory open: it can be moved, unmounted and opened by others.
@@ -65,7 +67,7 @@ func TestBrokenReaderIsReplaced(t *testing.T) {
 func openFiles(t *testing.T, dir string) []string {
 	links, err := filepath.Glob("/proc/self/fd/*")
 	if err != nil || len(links) == 0 {
-		t.Skip("needs /proc")
+		prerequisite.Missing(t, "needs /proc")
 	}
 	var files []string
 	for _, link := range links {

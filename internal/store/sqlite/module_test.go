@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"os/exec"
 	"testing"
+
+	"github.com/perdure/perdure/internal/prerequisite"
 )
 
 // The translated SQLite works with exactly the runtime library that it was made for; another version corrupts memory.
@@ -12,7 +14,7 @@ func TestLibcIsTheOneThatSQLiteRequires(t *testing.T) {
 	requires := func(module string) map[string]string {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.GoMod}}", module).Output()
 		if err != nil {
-			t.Skipf("needs the go command and its module cache: %v", err)
+			prerequisite.Missing(t, "needs the go command and its module cache: %v", err)
 		}
 		path := string(out[:len(out)-1])
 		out, err = exec.CommandContext(t.Context(), "go", "mod", "edit", "-json", path).Output()
