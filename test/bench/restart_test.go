@@ -2,7 +2,6 @@ package bench
 
 import (
 	"net/http"
-	"os"
 	"testing"
 	"time"
 
@@ -55,33 +54,4 @@ func startAnew(b *testing.B, c raw.Client, session, stream, last string) string 
 	}}).Want(b, 200)
 	frames := follow.UntilType(b, "span.model_request_start")
 	return frames[len(frames)-1].ID
-}
-
-// BenchmarkStorage measures what a turn leaves on the disk, beside what it says: the bytes of its events.
-func BenchmarkStorage(b *testing.B) {
-	dir := b.TempDir()
-	s, stop := openAt(b, dir)
-	c := s.chat()
-	stop()
-	empty := size(b, dir)
-	s, stop = openAt(b, dir)
-	c = s.follow(c.id)
-	turns := 0
-	for b.Loop() {
-		c.turn("turn")
-		turns++
-	}
-	said := c.said()
-	stop()
-	b.ReportMetric(float64(size(b, dir)-empty)/float64(turns), "stored-bytes/turn")
-	b.ReportMetric(float64(said)/float64(turns), "said-bytes/turn")
-	b.ReportMetric(0, "ns/op")
-}
-
-func size(b *testing.B, dir string) int64 {
-	info, err := os.Stat(dir + "/perdure.db")
-	if err != nil {
-		b.Fatal(err)
-	}
-	return info.Size()
 }
