@@ -159,7 +159,7 @@ func (l *Local) startSupervisor(ctx context.Context, session string) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("start the supervisor: %w", context.Cause(ctx))
 	case err != nil:
-		return fmt.Errorf("start the supervisor: it ended before it was ready (%w): %s", err, dir.LogTail())
+		return fmt.Errorf("start the supervisor: it ended before it was ready (%w): %s", gone(err), dir.LogTail())
 	case started.Error != "":
 		return fmt.Errorf("start the supervisor: %s", started.Error)
 	}

@@ -44,6 +44,7 @@
 //	the guest (memory, kill)      the supervisor saw it: the call's receipt is an error result that says that the sandbox
 //	                              ended while it ran, with the output so far. That it may have had effects is certain
 //	                              knowledge, which asking again would not improve, so it is final even if Repeatable
+//	the guest, while it starts    no record yet: it is started again, some times; so is a supervisor
 //	the guest does not answer     the supervisor ends the sandbox: as above
 //	the disk is full              no started record: Run fails and the call did not run. No receipt: the server is told the
 //	                              result all the same (its own log is durable), and the supervisor keeps it while it lives
@@ -62,6 +63,6 @@
 //
 // Calls of bash and grep run one after the other, those of the other tools beside them. A command that ends leaves its
 // background jobs running, as on any shell. One that is interrupted or runs out of time is killed with everything that it
-// started, however detached. A sandbox in which no call has run for Limits.Idle ends, with its jobs. Output of more than 100 000 characters is a file in /mnt/session/tool_results, of which the
-// model is given the beginning and the end.
+// started, however detached. A sandbox in which no call has run for Limits.Idle ends, with its jobs. Output of more than
+// 100 000 characters is a file in /mnt/session/tool_results, of which the model is given the beginning and the end.
 package sandbox

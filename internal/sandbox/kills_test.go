@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -43,7 +44,7 @@ func TestKilledAtRandom(t *testing.T) {
 		case lines > 1:
 			t.Errorf("call %d ran %d times (%s)", i, lines, what)
 		case what == "other":
-			t.Errorf("call %d: %+v", i, o)
+			t.Errorf("call %d: %q, error %v", i, o.text, o.err)
 		}
 		if again := classify(<-f.begin(c)); again != what {
 			t.Errorf("call %d: %s, then %s", i, what, again)
@@ -58,6 +59,44 @@ func TestKilledAtRandom(t *testing.T) {
 	}
 }
 
+// A sandbox that is killed while it starts is started again, and so is a supervisor: the call has not begun, so there is
+// nothing to tell.
+func TestKilledWhileItStarts(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"lock", "guest"} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			outcomes := map[string]int{}
+			for range 5 {
+				outcomes[killedWhileItStarts(t, file)]++
+			}
+			t.Logf("outcomes: %v", outcomes)
+			if outcomes["ran"] == 0 {
+				t.Error("nothing was started again")
+			}
+		})
+	}
+}
+
+func killedWhileItStarts(t *testing.T, file string) string {
+	f := fresh(t)
+	running := f.begin(bash("echo x >>count; echo ran"))
+	for !f.killSomething(file) { // it can be before the sandbox is ready
+		select {
+		case o := <-running:
+			t.Fatalf("it was over before it could be killed: %+v", o)
+		default:
+			runtime.Gosched()
+		}
+	}
+	o := <-running
+	what, lines := classify(o), f.lines("count")
+	if what == "other" || lines > 1 || what == "ran" && lines != 1 {
+		t.Errorf("%s: %q, error %v; it ran %d times", what, o.text, o.err, lines)
+	}
+	return what
+}
+
 func classify(o outcome) string {
 	switch {
 	case errors.Is(o.err, sandbox.ErrOutcomeUnknown):
@@ -70,20 +109,18 @@ func classify(o outcome) string {
 	return "other"
 }
 
-// killSomething kills the process that a file of the session names, if there is one.
-func (f *fixture) killSomething(file string) {
+// killSomething kills the process that a file of the session names, and says whether there was one.
+func (f *fixture) killSomething(file string) bool {
 	text, err := os.ReadFile(filepath.Join(f.dir, file))
 	if err != nil {
-		return
+		return false
 	}
 	number, _, _ := strings.Cut(string(text), " ")
 	pid, err := strconv.Atoi(number)
 	if err != nil || pid <= 1 {
-		return
+		return false
 	}
 	// The number may be an old one: only what belongs to sandboxes is killed.
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err == nil && strings.HasPrefix(string(line), "perdure-sandbox") {
-		_ = unix.Kill(pid, unix.SIGKILL) // it may just have ended
-	}
+	return err == nil && strings.HasPrefix(string(line), "perdure-sandbox") && unix.Kill(pid, unix.SIGKILL) == nil
 }

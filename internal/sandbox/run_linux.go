@@ -17,7 +17,7 @@ import (
 	"github.com/perdure/perdure/internal/sandbox/wire"
 )
 
-// maxLosses is how often in a row a supervisor may go away under one Run.
+// maxLosses is how often a supervisor may go away under one Run.
 const maxLosses = 5
 
 var tools = []string{"bash", "read", "write", "edit", "glob", "grep"}
@@ -50,7 +50,9 @@ func (l *Local) run(ctx context.Context, spec Spec, call Call) (Result, error) {
 	for {
 		conn, err := l.dial(ctx, spec.Session)
 		if errors.Is(err, errGone) {
-			if err := l.start(ctx, spec.Session); err != nil {
+			if err := l.start(ctx, spec.Session); errors.Is(err, errGone) && losses < maxLosses {
+				losses++
+			} else if err != nil {
 				return Result{}, fmt.Errorf("sandbox: %w", err)
 			}
 			// It may be another's that is not ready yet, or an old one that still holds the session.

@@ -49,9 +49,14 @@ type Process struct {
 	Egress net.Listener
 }
 
+// ErrKilled says that something killed the sandbox's first process while it started: nothing has run in it.
+var ErrKilled = errors.New("its first process was killed while it started (was there memory enough?)")
+
+var errNoListener = &Failure{Step: "start", Text: "the builder ended before the sandbox was ready"}
+
 // Start builds a sandbox and returns when the guest's program has taken over. Confine is called with the process before
 // it does anything, to put it under limits. What the builder or the guest cries out when it breaks down goes to stderr. A
-// *Failure says which step this host refused.
+// *Failure says which step this host refused; ErrKilled, that it may be tried again.
 func Start(spawner *Spawner, config Config, stderr io.Writer, confine func(pid int) error) (*Process, error) {
 	guest, guestInside, err := socketpair(unix.SOCK_STREAM)
 	if err != nil {
@@ -83,8 +88,7 @@ func Start(spawner *Spawner, config Config, stderr io.Writer, confine func(pid i
 	}
 	p := &Process{Cmd: cmd, Guest: guest}
 	if err := p.build(builder, config, confine); err != nil {
-		p.Kill()
-		return nil, err
+		return nil, p.GiveUp(err)
 	}
 	return p, nil
 }
@@ -121,9 +125,26 @@ func (p *Process) build(builder *net.UnixConn, config Config, confine func(pid i
 		}
 	}
 	if config.Egress && p.Egress == nil {
-		return &Failure{Step: "start", Text: "the builder ended before the sandbox was ready"}
+		return errNoListener
 	}
 	return nil
+}
+
+// GiveUp ends a sandbox whose start failed with err and returns ErrKilled if err only tells that something else had killed
+// it, and err otherwise.
+func (p *Process) GiveUp(err error) error {
+	p.Kill()
+	if p.Cmd.ProcessState == nil {
+		return err
+	}
+	status, ok := p.Cmd.ProcessState.Sys().(syscall.WaitStatus)
+	killed := ok && status.Signaled() && status.Signal() == unix.SIGKILL
+	for _, cut := range []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE, unix.ESRCH, errNoListener} {
+		if killed && errors.Is(err, cut) {
+			return ErrKilled
+		}
+	}
+	return err
 }
 
 // Kill ends the sandbox and waits until every process in it is gone.

@@ -28,6 +28,8 @@ import (
 
 const (
 	readyTimeout = 20 * time.Second
+	// maxStarts is how often a sandbox is started for one call when something kills it meanwhile.
+	maxStarts = 5
 	// interruptGrace is how long the guest may take to end a call before the whole sandbox is ended.
 	interruptGrace = 900 * time.Millisecond
 	// limitGrace is the same for a call that has run out of time.
@@ -78,6 +80,10 @@ func (s *supervisor) ready(spec wire.Spec) (*sandbox, error) {
 		}
 	}
 	box, err := s.start(spec)
+	for starts := 1; errors.Is(err, isolation.ErrKilled) && starts < maxStarts; starts++ {
+		s.log.Warn("the sandbox is started again", "error", err)
+		box, err = s.start(spec)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -129,12 +135,10 @@ func (s *supervisor) start(spec wire.Spec) (*sandbox, error) {
 		}()
 	}
 	if err := s.dir.RecordGuest(process.Cmd.Process.Pid); err != nil {
-		process.Kill()
-		return nil, fmt.Errorf("start the sandbox: %w", err)
+		return nil, fmt.Errorf("start the sandbox: %w", process.GiveUp(err))
 	}
 	if err := box.greet(config); err != nil {
-		process.Kill()
-		return nil, fmt.Errorf("start the sandbox: its first process does not answer: %w", err)
+		return nil, fmt.Errorf("start the sandbox: %w", process.GiveUp(fmt.Errorf("its first process does not answer: %w", err)))
 	}
 	go box.listen()
 	go func() {
