@@ -67,7 +67,7 @@ func TestKilledWhileItStarts(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			outcomes := map[string]int{}
-			for range 5 {
+			for tries := 0; tries < 50 && outcomes["ran"] < 5; tries++ {
 				outcomes[killedWhileItStarts(t, file)]++
 			}
 			t.Logf("outcomes: %v", outcomes)
@@ -83,8 +83,8 @@ func killedWhileItStarts(t *testing.T, file string) string {
 	running := f.begin(bash("echo x >>count; echo ran"))
 	for !f.killSomething(file) { // it can be before the sandbox is ready
 		select {
-		case o := <-running:
-			t.Fatalf("it was over before it could be killed: %+v", o)
+		case <-running:
+			return "over before it could be killed"
 		default:
 			runtime.Gosched()
 		}
